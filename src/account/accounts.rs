@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::key::{ApiKey, Permissions, Secret};
+use super::number::number;
 use super::record::Account;
 use super::store::{AccountStore, NewKey};
 use crate::database::{DatabaseError, Timestamp};
@@ -154,7 +155,7 @@ impl Accounts {
         key: &str,
         now: Timestamp,
     ) -> Result<ApiKey, AccountError> {
-        let number: Option<i64> = key.parse().ok();
+        let number = number(key);
         let all = self.keys(account).await?.into_iter();
         let mut found: Vec<ApiKey> = all
             .map(|(key, _)| key)
@@ -175,7 +176,7 @@ impl Accounts {
     }
 
     async fn find(&self, account: &str) -> Result<Account, AccountError> {
-        let number: Option<i64> = account.parse().ok();
+        let number = number(account);
         let all = self.list().await?;
         let found = all.into_iter().find(|known| match number {
             Some(number) => known.id.0 == number,

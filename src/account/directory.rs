@@ -11,6 +11,7 @@ use tokio::sync::{Mutex, Notify};
 use tokio::task::AbortHandle;
 
 use super::key::{ApiKey, Secret};
+use super::number::number;
 use super::record::{Account, AccountId};
 use super::store::{AccountStore, StoredKey};
 use super::strangers::Strangers;
@@ -172,9 +173,9 @@ impl Snapshot {
 
     /// The account of this name, or of this number if it is digits only.
     pub fn account(&self, account: &str) -> Option<&Account> {
-        let id = match account.parse() {
-            Ok(number) if account.bytes().all(|byte| byte.is_ascii_digit()) => AccountId(number),
-            _ => *self.by_name.get(account)?,
+        let id = match number(account) {
+            Some(number) => AccountId(number),
+            None => *self.by_name.get(account)?,
         };
         self.accounts.get(&id)
     }

@@ -3,7 +3,7 @@
 use super::exit::{Exit, Failure};
 use super::{admin, directory, remote, serve, train};
 
-/// `serve`, `train`, `predict`, `task`, `accounts`, `keys`, `admin`.
+/// `serve`, `train`, `services`, `predict`, `task`, `accounts`, `keys`, `admin`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
     /// Serve packages: a gateway with synchronous and asynchronous predict

@@ -181,6 +181,7 @@ fn catalog(args: &Args) -> Result<Arc<Catalog>, Failure> {
         path: args.base.clone(),
         owner: NOBODY,
         owner_name: "local".to_owned(),
+        named_by_folders: false,
         left_out: Vec::new(),
     };
     let catalog = Catalog::start(CatalogOptions {
@@ -275,6 +276,16 @@ fn told(args: &Args, metrics: &Value, place: &Path) -> String {
                 label["support"].as_u64().unwrap_or(0),
             );
         }
+    }
+    if metrics["compared"].as_u64().unwrap_or(0) > 0 {
+        let _ = writeln!(
+            text,
+            "chosen by these rows: `l2` {}, `class_weights` {}",
+            metrics["l2"], metrics["class_weights"],
+        );
+    }
+    for warning in metrics["warnings"].as_array().into_iter().flatten() {
+        let _ = writeln!(text, "warning: {}", warning.as_str().unwrap_or(""));
     }
     if metrics["converged"] == json!(false) {
         let _ = writeln!(

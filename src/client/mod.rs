@@ -49,6 +49,24 @@ pub struct ServiceName {
     pub model: String,
 }
 
+/// A service as its gateway lists it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceState {
+    /// Its name.
+    pub model_name: String,
+    /// Whether requests are answered. A gateway that does not tell lists only what it runs.
+    #[serde(default = "active")]
+    pub is_active: bool,
+    /// Why not, where the gateway tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inactive_reason: Option<String>,
+}
+
+fn active() -> bool {
+    true
+}
+
 /// A predict request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Predict {
@@ -247,6 +265,13 @@ impl Client {
             }
             hold = true;
         }
+    }
+
+    /// The services of an account that the key may use. Not every gateway has this.
+    pub async fn services(&self, account: &str) -> Result<Vec<ServiceState>, ClientError> {
+        let call = self.call(Method::GET, &["account", account, "model"])?;
+        let reply = self.send(&call, Safe::Always).await?;
+        parse(&reply.body, "a list of services")
     }
 
     fn predict_call(

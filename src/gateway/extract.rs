@@ -5,10 +5,12 @@ use std::sync::Arc;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _, Unexpected};
+use serde::{Deserialize as _, Deserializer};
 
 use super::Gateway;
 use super::error::Error;
+use crate::account::number;
 
 /// Parameters in the path.
 #[derive(Debug)]
@@ -17,6 +19,21 @@ pub(super) struct InPath<T>(pub(super) T);
 /// Parameters in the query.
 #[derive(Debug)]
 pub(super) struct InQuery<T>(pub(super) T);
+
+/// Reads a number in a query: ASCII digits and nothing else.
+pub(super) fn digits<'de, N, D>(query: D) -> Result<Option<N>, D::Error>
+where
+    N: TryFrom<i64>,
+    D: Deserializer<'de>,
+{
+    let Some(text) = Option::<String>::deserialize(query)? else {
+        return Ok(None);
+    };
+    let read = number(&text).and_then(|number| N::try_from(number).ok());
+    let expected = &"a number of digits only";
+    read.map(Some)
+        .ok_or_else(|| D::Error::invalid_value(Unexpected::Str(&text), expected))
+}
 
 impl<T: DeserializeOwned + Send> FromRequestParts<Arc<Gateway>> for InPath<T> {
     type Rejection = Error;

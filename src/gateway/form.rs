@@ -18,7 +18,7 @@ use super::Gateway;
 use super::auth::Caller;
 use super::body::{Declared, Taken, read_body, take_body};
 use super::error::Error;
-use super::extract::{InPath, InQuery};
+use super::extract::{InPath, InQuery, digits};
 use super::observe::Known;
 use crate::account::{AccountId, Permission};
 use crate::database::Timestamp;
@@ -49,6 +49,7 @@ pub(super) struct ServicePath {
 pub(super) struct RawParameters {
     /// A predict config of the service, by its id; the default one without it.
     #[param(nullable = false)]
+    #[serde(default, deserialize_with = "digits")]
     config_id: Option<i64>,
     /// Data type of the body.
     #[param(nullable = false)]

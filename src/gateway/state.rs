@@ -16,7 +16,7 @@ use super::readiness::Looked;
 use super::request_id::RequestIds;
 use super::settings::{Changes, Settings};
 use super::stopping::Stopping;
-use crate::account::{AccountId, Directory, PredictConfigs, UsageCounts};
+use crate::account::{AccountId, Directory, PredictConfigs, UsageCounts, number};
 use crate::database::Timestamp;
 use crate::service::engine::Engines;
 use crate::service::{BodyMemory, Catalog, Kind, Service, ServiceSettings, Unserved};
@@ -127,7 +127,7 @@ impl Services {
             if services.is_empty() {
                 return None;
             }
-            let number: Option<i64> = model.parse().ok();
+            let number = number(model);
             let found = services.iter().find(|((account, name), service)| {
                 *account == owner && (name == model || number == Some(service.id))
             });

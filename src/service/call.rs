@@ -1,6 +1,7 @@
 //! What goes into a service and what comes out.
 
 use std::fmt;
+use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -168,6 +169,67 @@ impl fmt::Debug for Body {
     }
 }
 
+impl CallError {
+    /// Returns why there is no active instance, without the words that say so.
+    pub(super) fn reason(self) -> String {
+        match self {
+            Self::NoInstances(reason) => reason,
+            other => other.to_string(),
+        }
+    }
+
+    /// Returns the error without the directories of these files: clients have no use for the server's paths.
+    pub(super) fn without_directories<'f>(self, files: impl Iterator<Item = &'f PathBuf>) -> Self {
+        let shorten = |text: String| files.fold(text, |text, file| relative(text, file));
+        match self {
+            Self::Refused(refusal) => Self::Refused(Refusal {
+                message: shorten(refusal.message),
+                ..refusal
+            }),
+            Self::NoInstances(reason) => Self::NoInstances(shorten(reason)),
+            // What other errors say stays in the log.
+            other => other,
+        }
+    }
+}
+
+/// Returns a text without the directories above a file, so that files below them keep their relative names.
+pub(crate) fn relative(text: String, file: &Path) -> String {
+    let above = file.ancestors().skip(1);
+    // A directory directly below the root, such as `/home`, tells nothing, and its name may be a word.
+    let deep = above.filter(|directory| directory.components().count() > 2);
+    deep.filter_map(Path::to_str).fold(text, |text, directory| {
+        if text.contains(directory) {
+            without(&text, directory)
+        } else {
+            text
+        }
+    })
+}
+
+/// Removes a directory wherever it is a whole path or the beginning of one.
+fn without(text: &str, directory: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(place) = rest.find(directory) {
+        let (before, found) = rest.split_at(place);
+        let after = &found[directory.len()..];
+        kept.push_str(before);
+        let goes_on = |it: char| it.is_alphanumeric() || matches!(it, '.' | '_' | '-');
+        rest = if let Some(below) = after.strip_prefix(MAIN_SEPARATOR) {
+            below
+        } else if after.starts_with(goes_on) {
+            // Another directory, whose name begins with this one's.
+            kept.push_str(directory);
+            after
+        } else {
+            kept.push_str("its directory");
+            after
+        };
+    }
+    kept + rest
+}
+
 impl Refusal {
     /// A refusal of something at a place.
     pub fn at(place: impl Into<String>, message: impl Into<String>) -> Self {
@@ -176,5 +238,36 @@ impl Refusal {
             place: Some(place.into()),
             code: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_of_the_server_leave_a_text() {
+        let file = Path::new("/srv/my models/pkg/onnx/m.onnx");
+        for (text, expected) in [
+            (
+                "/srv/my models/pkg/onnx/m.onnx: it is broken",
+                "m.onnx: it is broken",
+            ),
+            (
+                "`/srv/my models/pkg/tokenizer.json` of /srv/my models/pkg",
+                "`tokenizer.json` of its directory",
+            ),
+            ("/srv/my models/pkg2/x differs", "pkg2/x differs"),
+            (
+                "POST /srv/model and /layers/0/MatMul",
+                "POST /srv/model and /layers/0/MatMul",
+            ),
+        ] {
+            assert_eq!(relative(text.to_owned(), file), expected);
+        }
+        let error = CallError::NoInstances("no /srv/my models/pkg/onnx/x".to_owned());
+        let file = file.to_owned();
+        let told = error.without_directories([&file].into_iter());
+        assert_eq!(told.reason(), "no x");
     }
 }

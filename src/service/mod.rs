@@ -34,6 +34,8 @@ pub use device::{
 pub use settings::{Isolation, Listed, ServiceSettings};
 pub use upstream::{Forward, Upstream};
 
+pub(crate) use call::relative;
+
 use crate::account::AccountId;
 use crate::database::Timestamp;
 use meter::Meter;
@@ -95,10 +97,24 @@ impl Service {
         Label(self)
     }
 
-    /// Whether a request can be answered at all, as far as is known: something here runs a model of it.
+    /// Whether a request can be answered at all, as far as is known.
     pub fn is_active(&self) -> bool {
+        self.inactive_reason().is_none()
+    }
+
+    /// Returns why no request can be answered, as far as is known.
+    pub fn inactive_reason(&self) -> Option<String> {
         match &self.kind {
-            Kind::Device(device) => device.is_active(None),
+            Kind::Device(device) => device.inactive_reason(None),
+            Kind::Proxy(_) => None,
+            Kind::Untrained(_) => Some(self.not_trained()),
+        }
+    }
+
+    /// Whether a request is worth an attempt: the service is active, or a pause after failures is over.
+    pub fn may_answer(&self) -> bool {
+        match &self.kind {
+            Kind::Device(device) => device.may_answer(),
             Kind::Proxy(_) => true,
             Kind::Untrained(_) => false,
         }

@@ -19,12 +19,13 @@ use super::derived::DerivedServices;
 use super::embed::Source;
 use super::error::TrainError;
 use super::options::FitOptions;
+use super::package::model_token;
 use super::record::{Dataset, Derived, Job, JobId, JobState};
 use super::store::TrainingStore;
 use super::trainer::{Progress, Trained, Training};
 use crate::account::AccountId;
 use crate::database::{DatabaseError, Timestamp, make_directory};
-use crate::service::{CallError, Catalog, Device, PackageDirectory, Service};
+use crate::service::{CallError, Catalog, Device, PackageDirectory, Service, relative};
 
 /// How often the store is asked whether a job waits, though nobody said so.
 const POLL: Duration = Duration::from_secs(5);
@@ -116,6 +117,7 @@ pub fn package_directory(
         path,
         owner,
         owner_name: owner_name.to_owned(),
+        named_by_folders: true,
         left_out: Vec::new(),
     })
 }
@@ -265,6 +267,7 @@ async fn run(shared: Arc<Shared>, job: Job) {
                 Ok(_) => tracing::info!(job = number, service, "trained"),
                 Err(error) => tracing::warn!(job = number, service, error, "training failed"),
             }
+            let end = end.map_err(|error| without_paths(&shared, &job, error));
             store_end(&**store, &job, end).await
         }
         End::Canceled => {
@@ -311,6 +314,17 @@ async fn ended(shared: &Shared, job: &Job, canceled: &Notify) -> End {
     }
 }
 
+/// The error as clients read it: without the server's directories.
+fn without_paths(shared: &Shared, job: &Job, error: String) -> String {
+    let own = shared.options.directory.join(MAKING);
+    let error = relative(error, &own);
+    let derived = shared.options.derived.get(job.is.service);
+    match derived.and_then(|derived| base(shared, &derived).ok()) {
+        Some(device) => device.relative(error),
+        None => error,
+    }
+}
+
 /// Notes how far a job is; ends if it does not run any more.
 async fn note(shared: &Shared, job: &Job, progress: &Progress) {
     let mut noted = 0;
@@ -337,6 +351,7 @@ async fn trained(shared: &Shared, job: &Job, progress: &Progress) -> Result<Stri
     let fit = FitOptions::read_text(&job.is.config).map_err(|refusal| refusal.message)?;
     let aside = options.directory.join(MAKING).join(job.id.0.to_string());
     let mut times = 0;
+    let name = model_token(&derived.is.name);
     let trained = loop {
         let device = base(shared, &derived)?;
         // Of an attempt before.
@@ -345,7 +360,7 @@ async fn trained(shared: &Shared, job: &Job, progress: &Progress) -> Result<Stri
         let training = Training {
             device: &device,
             caller: job.is.account,
-            name: &derived.is.name,
+            name: &name,
             summary: &dataset.is.summary,
             bounds: options.bounds,
             options: &fit,

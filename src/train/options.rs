@@ -49,13 +49,24 @@ pub enum ClassWeights {
     Given(BTreeMap<String, f64>),
 }
 
+impl ClassWeights {
+    /// As a config writes them.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::Equal => json!("equal"),
+            Self::Balanced => json!("balanced"),
+            Self::Given(weights) => json!(weights),
+        }
+    }
+}
+
 /// How a classifier is fitted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FitOptions {
     /// Strength of the penalty on the squares of the weights (`l2`), the intercepts left out: what is
     /// minimised is the sum of the rows' losses + `l2`/2 · the sum of the squared weights. It is scikit-learn's
-    /// `1/C`, for two labels and for more.
-    pub l2: f64,
+    /// `1/C`, for two labels and for more. `None` chooses it by the rows that are kept from training.
+    pub l2: Option<f64>,
     /// Most iterations of L-BFGS (`max_iterations`).
     pub max_iterations: u64,
     /// Ends where no part of the gradient of the mean loss is greater (`tolerance`).
@@ -64,8 +75,9 @@ pub struct FitOptions {
     pub validation_fraction: f64,
     /// Decides which rows those are (`seed`).
     pub seed: u64,
-    /// How much a row counts (`class_weights`).
-    pub class_weights: ClassWeights,
+    /// How much a row counts (`class_weights`). `None` means all alike where a penalty is given, and chooses between
+    /// all rows and all labels alike together with the penalty.
+    pub class_weights: Option<ClassWeights>,
     /// Cuts texts that are too long for the model rather than to fail (`truncate`).
     pub truncate: bool,
     /// The backend whose model embeds (`backend`); the one that a request without a config means otherwise.
@@ -77,12 +89,12 @@ pub struct FitOptions {
 impl Default for FitOptions {
     fn default() -> Self {
         Self {
-            l2: 1.0,
+            l2: None,
             max_iterations: 200,
             tolerance: 1e-4,
             validation_fraction: 0.2,
             seed: 0,
-            class_weights: ClassWeights::Equal,
+            class_weights: None,
             truncate: false,
             backend: None,
             precision: None,
@@ -102,12 +114,12 @@ impl FitOptions {
             match key.as_str() {
                 _ if !KEYS.contains(&key.as_str()) => return Err(field.unknown()),
                 _ if value.is_null() => {}
-                "l2" => options.l2 = field.number(L2.0, L2.1)?,
+                "l2" => options.l2 = Some(field.number(L2.0, L2.1)?),
                 "max_iterations" => options.max_iterations = field.whole(1, MOST_ITERATIONS)?,
                 "tolerance" => options.tolerance = field.number(LEAST, 1.0)?,
                 "validation_fraction" => options.validation_fraction = field.number(0.0, 0.9)?,
                 "seed" => options.seed = field.whole(0, MOST_SEED)?,
-                "class_weights" => options.class_weights = field.weights()?,
+                "class_weights" => options.class_weights = Some(field.weights()?),
                 "truncate" => {
                     let truncate = value.as_bool();
                     options.truncate = truncate.ok_or_else(|| field.wrong("true or false"))?;
@@ -135,11 +147,7 @@ impl FitOptions {
             "tolerance": self.tolerance,
             "validation_fraction": self.validation_fraction,
             "seed": self.seed,
-            "class_weights": match &self.class_weights {
-                ClassWeights::Equal => Value::Null,
-                ClassWeights::Balanced => json!("balanced"),
-                ClassWeights::Given(weights) => json!(weights),
-            },
+            "class_weights": self.class_weights.as_ref().map(ClassWeights::to_json),
             "truncate": self.truncate,
             "backend": self.backend,
             "precision": self.precision,
@@ -193,13 +201,14 @@ impl Field<'_> {
     }
 
     fn weights(&self) -> Result<ClassWeights, Refusal> {
-        let expected = "null, \"balanced\", or an object with a number above 0 and up to 1000000 for each \
+        let expected = "null, \"equal\", \"balanced\", or an object with a number above 0 and up to 1000000 for each \
                         label";
         let weight = |value: &Value| {
             let number = value.as_f64();
             number.filter(|number| *number > 0.0 && *number <= 1e6)
         };
         match self.value {
+            Value::String(text) if text == "equal" => Ok(ClassWeights::Equal),
             Value::String(text) if text == "balanced" => Ok(ClassWeights::Balanced),
             Value::Object(members) => {
                 let weights = members.iter();
@@ -241,12 +250,12 @@ mod tests {
         let given = ClassWeights::Given([("a".to_owned(), 2.5)].into());
         for class_weights in [ClassWeights::Equal, ClassWeights::Balanced, given] {
             let options = FitOptions {
-                l2: 0.25,
+                l2: Some(0.25),
                 max_iterations: 7,
                 tolerance: 1e-9,
                 validation_fraction: 0.0,
                 seed: 11,
-                class_weights,
+                class_weights: Some(class_weights),
                 truncate: true,
                 backend: Some("xnnpack".to_owned()),
                 precision: Some("fp32".to_owned()),

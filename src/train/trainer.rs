@@ -193,18 +193,26 @@ impl Fitting {
         let split = classifier::split(&places, count, fraction, options.seed);
         let training = Rows::of(embedded, &places, &split.training);
         let validation = Rows::of(embedded, &places, &split.validation);
-        let weights = weights(&options.class_weights, &self.labels, &training.labels)?;
         let goes_on = |evaluations: u64| {
             self.progress
                 .at(0, 100, evaluations, options.max_iterations);
             !self.stopped.load(Ordering::Relaxed)
         };
         let examples = training.examples(embedded.width, count);
-        let fitted = classifier::fit(examples, weights, options, &goes_on)?;
+        let kept = validation.examples(embedded.width, count);
+        let Settled {
+            l2,
+            class_weights,
+            weights,
+            compared,
+        } = self.settle((examples, kept))?;
+        let fitted = classifier::fit(examples, weights, l2, options, &goes_on)?;
         let measure = |rows: &Rows| {
             let taken = fitted.classifier.predict(&rows.vectors);
             Metrics::of(&self.labels, &rows.labels, &taken)
         };
+        let on_kept = (!validation.labels.is_empty()).then(|| measure(&validation));
+        let warnings: Vec<String> = on_kept.iter().filter_map(Metrics::warning).collect();
         let metrics = json!({
             "rows": places.len(),
             "training_rows": training.labels.len(),
@@ -214,13 +222,54 @@ impl Fitting {
             "evaluations": fitted.evaluations,
             "converged": fitted.converged,
             "training_accuracy": measure(&training).accuracy,
-            "validation": (!validation.labels.is_empty()).then(|| measure(&validation)),
+            "validation": on_kept,
+            "l2": l2,
+            "class_weights": class_weights.to_json(),
+            "compared": compared,
+            "warnings": warnings,
         });
         Ok(Fit {
             classifier: fitted.classifier,
             metrics,
         })
     }
+
+    /// Settles the penalty and the weights: those that are given, or the best on the kept rows.
+    fn settle(&self, rows: (Examples<'_>, Examples<'_>)) -> Result<Settled, TrainError> {
+        let options = &self.options;
+        let offered = match (&options.class_weights, options.l2) {
+            (Some(given), _) => vec![given.clone()],
+            (None, Some(_)) => vec![ClassWeights::Equal],
+            (None, None) => vec![ClassWeights::Equal, ClassWeights::Balanced],
+        };
+        let (training, _) = rows;
+        let weighings = offered.iter();
+        let weighings = weighings.map(|it| weights(it, &self.labels, training.labels));
+        let mut weighings = weighings.collect::<Result<Vec<_>, _>>()?;
+        let (l2, place, compared) = if let Some(l2) = options.l2 {
+            (l2, 0, 0)
+        } else {
+            let goes_on = |_: u64| !self.stopped.load(Ordering::Relaxed);
+            let chosen = classifier::choose(rows, &weighings, options, &goes_on)?;
+            (chosen.l2, chosen.weights, chosen.tried)
+        };
+        Ok(Settled {
+            l2,
+            weights: weighings.swap_remove(place),
+            class_weights: offered[place].clone(),
+            compared,
+        })
+    }
+}
+
+/// How a classifier is to be fitted.
+struct Settled {
+    l2: f64,
+    class_weights: ClassWeights,
+    /// How much each training row counts.
+    weights: Vec<f64>,
+    /// How many fits were compared to choose both.
+    compared: usize,
 }
 
 /// Some of the rows.

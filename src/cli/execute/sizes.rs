@@ -13,10 +13,8 @@ use crate::engine::EngineError;
 use crate::runtime::selection::Selection;
 use crate::runtime::target::{self, StartError};
 use crate::runtime::worker::Launcher;
-use crate::tensor::input::{self, Evidence, InputArgs, OpenDim, Suggestion};
+use crate::tensor::input::{self, InputArgs, OpenDim, TrialSize};
 
-/// Common sizes, most likely first.
-const LADDER: [u64; 9] = [32, 64, 224, 16, 512, 8, 4, 128, 2];
 /// No further size is tried after this time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -30,17 +28,10 @@ pub(super) struct Model<'a> {
     pub(super) selection: &'a Selection,
 }
 
-/// The size of a dimension in a trial.
-struct Choice {
-    label: String,
-    size: u64,
-    why: Option<String>,
-}
-
 /// What trials found.
 enum Found {
     /// The model ran with these sizes.
-    Sizes(Vec<Choice>),
+    Sizes(Vec<TrialSize>),
     /// It did not, with any of these.
     Nothing(Vec<u64>),
 }
@@ -83,11 +74,11 @@ fn search(model: &Model<'_>, given: &InputArgs, open: &[OpenDim]) -> Option<Foun
     if !matches!(try_out(model, given, &[], &launcher), Outcome::SizesMayHelp) {
         return None;
     }
-    let evidence = input::evidence(&model.selection.model, &model.selection.signature);
-    let leading = leading(model, open);
+    let selection = model.selection;
+    let trials = input::trial_sizes(&selection.model, &selection.signature, open);
     let start = Instant::now();
     let mut tried = Vec::new();
-    for choices in trials(open, &evidence, &leading) {
+    for choices in trials {
         if start.elapsed() > PATIENCE {
             break;
         }
@@ -112,7 +103,7 @@ enum Outcome {
 fn try_out(
     model: &Model<'_>,
     given: &InputArgs,
-    choices: &[Choice],
+    choices: &[TrialSize],
     launcher: &Launcher,
 ) -> Outcome {
     let given = with_choices(given, choices);
@@ -139,7 +130,7 @@ fn try_out(
     }
 }
 
-fn with_choices(given: &InputArgs, choices: &[Choice]) -> InputArgs {
+fn with_choices(given: &InputArgs, choices: &[TrialSize]) -> InputArgs {
     let mut given = given.clone();
     let dims = choices.iter();
     given
@@ -148,69 +139,7 @@ fn with_choices(given: &InputArgs, choices: &[Choice]) -> InputArgs {
     given
 }
 
-/// The open dimensions that come first in an input of several: batches, most likely.
-fn leading(model: &Model<'_>, open: &[OpenDim]) -> Vec<bool> {
-    let axes = input::axes(&model.selection.signature);
-    let comes_first = |dim: &OpenDim| {
-        let mut inputs = axes.iter().flatten();
-        inputs.any(|axes| axes.len() > 1 && axes[0] == input::Axis::Open(dim.label.clone()))
-    };
-    open.iter().map(comes_first).collect()
-}
-
-/// Sizes for all open dimensions, likeliest first.
-fn trials(open: &[OpenDim], evidence: &Evidence, leading: &[bool]) -> Vec<Vec<Choice>> {
-    let mut trials: Vec<Vec<Choice>> = Vec::new();
-    let rounds = std::iter::once(None).chain(LADDER.map(Some));
-    for common in rounds {
-        let choices = open.iter().zip(leading).map(|(dim, leading)| {
-            let (size, why) = size_of(dim, evidence, common.filter(|_| !leading));
-            Choice {
-                label: dim.label.clone(),
-                size,
-                why,
-            }
-        });
-        trials.push(choices.collect());
-    }
-    // Last of all, a first dimension that is no batch.
-    let all = open.iter().map(|dim| {
-        let (size, why) = size_of(dim, evidence, Some(LADDER[0]));
-        Choice {
-            label: dim.label.clone(),
-            size,
-            why,
-        }
-    });
-    trials.push(all.collect());
-    let sizes = |trial: &[Choice]| trial.iter().map(|choice| choice.size).collect::<Vec<_>>();
-    let mut seen = vec![vec![1; open.len()]];
-    trials.retain(|trial| {
-        let sizes = sizes(trial);
-        let is_new = !seen.contains(&sizes);
-        seen.push(sizes);
-        is_new
-    });
-    trials
-}
-
-/// What the graph suggests for a dimension, else a common size that its strides divide.
-fn size_of(dim: &OpenDim, evidence: &Evidence, common: Option<u64>) -> (u64, Option<String>) {
-    let told = |found: &Suggestion| Some(found.why.clone());
-    if let Some(exact) = evidence.exact.get(&dim.label) {
-        return (exact.size, told(exact));
-    }
-    let divisor = evidence.divisor.get(&dim.label);
-    match (divisor, common) {
-        (Some(divisor), common) => {
-            let size = common.unwrap_or(1).next_multiple_of(divisor.size.max(1));
-            (size, told(divisor))
-        }
-        (None, common) => (common.unwrap_or(1), None),
-    }
-}
-
-fn taken(choices: &[Choice]) -> String {
+fn taken(choices: &[TrialSize]) -> String {
     let other = choices.iter().filter(|choice| choice.size != 1);
     let texts = other.map(|choice| match &choice.why {
         Some(why) => format!("`{}` = {} ({why})", choice.label, choice.size),
@@ -238,44 +167,4 @@ fn advice(open: &[OpenDim], tried: &[u64]) -> String {
         "its open dimensions were 1, and it does not run so{also}: give their sizes with {}",
         options.join(" ")
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn open(label: &str) -> OpenDim {
-        OpenDim {
-            label: label.to_owned(),
-            bound: None,
-            allowed: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn what_the_graph_says_comes_first() {
-        let mut evidence = Evidence::default();
-        let suggestion = |size, why: &str| Suggestion {
-            size,
-            why: why.to_owned(),
-        };
-        let labels = ["batch", "features", "height", "length"];
-        evidence
-            .exact
-            .insert("features".to_owned(), suggestion(6, "six rows"));
-        evidence
-            .divisor
-            .insert("height".to_owned(), suggestion(48, "strides"));
-        let open = labels.map(open);
-        let trials = trials(&open, &evidence, &[true, false, false, false]);
-        let sizes: Vec<Vec<u64>> = trials
-            .iter()
-            .map(|trial| trial.iter().map(|choice| choice.size).collect())
-            .collect();
-        assert_eq!(sizes[0], [1, 6, 48, 1]);
-        assert_eq!(sizes[1], [1, 6, 48, 32]);
-        assert_eq!(sizes[2], [1, 6, 96, 64]);
-        assert_eq!(sizes.last().map(Vec::as_slice), Some(&[32, 6, 48, 32][..]));
-        assert!(taken(&trials[0]).contains("`features` = 6 (six rows), `height` = 48 (strides)"));
-    }
 }

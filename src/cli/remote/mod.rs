@@ -1,7 +1,8 @@
-//! The commands that ask a gateway: `predict`, `task`.
+//! The commands that ask a gateway: `services`, `predict`, `task`.
 
 mod data;
 mod predict;
+mod services;
 mod task;
 
 use std::fs;
@@ -38,9 +39,11 @@ struct Remote {
     account: String,
 }
 
-/// `predict` and `task`.
+/// `services`, `predict` and `task`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
+    /// List an account's services of a gateway: active or not, and why not
+    Services(services::Args),
     /// Ask a service of a gateway, and print its answer
     Predict(Box<predict::Args>),
     /// Create, watch, read and cancel tasks of a gateway
@@ -56,6 +59,7 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
         .map_err(|error| Failure::Other(format!("no runtime can be started: {error}")))?;
     runtime.block_on(async {
         match command {
+            Command::Services(args) => services::run(args).await,
             Command::Predict(args) => predict::run(args).await,
             Command::Task(command) => task::run(command).await,
         }
@@ -96,6 +100,14 @@ impl From<ClientError> for Failure {
             message
         })
     }
+}
+
+/// Prints a value as JSON.
+fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|error| Failure::Other(format!("the answer cannot be written: {error}")))?;
+    output::print(&format!("{text}\n"))?;
+    Ok(())
 }
 
 /// Prints an answer: JSON on a terminal in lines, otherwise as it came.

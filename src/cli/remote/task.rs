@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::data::Content;
-use super::{Remote, print_answer};
+use super::{Remote, print_answer, print_json};
 use crate::client::{Client, TaskResult, TaskStatus};
 
 /// How often the spinner turns.
@@ -212,11 +212,4 @@ fn in_words(status: &TaskStatus) -> String {
         ("PROCESSING", _) => "runs".to_owned(),
         (other, _) => other.to_lowercase(),
     }
-}
-
-fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(value)
-        .map_err(|error| Failure::Other(format!("the answer cannot be written: {error}")))?;
-    output::print(&format!("{text}\n"))?;
-    Ok(())
 }

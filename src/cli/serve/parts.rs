@@ -298,6 +298,7 @@ fn catalog(
                 path: place.directory,
                 owner,
                 owner_name: account.to_owned(),
+                named_by_folders: false,
                 left_out: place.left_out,
             });
         }

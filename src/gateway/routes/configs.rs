@@ -16,7 +16,7 @@ use super::super::error::{Error, ErrorBody};
 use super::super::extract::InPath;
 use super::super::form::ServicePath;
 use super::path::{Routes, only};
-use crate::account::{NewConfig, Permission, PredictConfig};
+use crate::account::{NewConfig, Permission, PredictConfig, number};
 use crate::database::Timestamp;
 use crate::service::Service;
 
@@ -193,9 +193,9 @@ async fn read(
 ) -> Result<Json<PredictConfigData>, Error> {
     let path = ServicePath { account, model };
     let service = service(&gateway, caller, Permission::Read, &path)?;
-    let found = match config.parse() {
-        Ok(id) => gateway.configs.get(service.id, id).await?,
-        Err(_) => None,
+    let found = match number(&config) {
+        Some(id) => gateway.configs.get(service.id, id).await?,
+        None => None,
     };
     let found = found.ok_or_else(|| Error::no_entity("predict config", &config))?;
     Ok(Json(PredictConfigData::of(&service, &found)))
@@ -225,9 +225,9 @@ async fn delete(
 ) -> Result<StatusCode, Error> {
     let path = ServicePath { account, model };
     let service = service(&gateway, caller, Permission::Write, &path)?;
-    let deleted = match config.parse() {
-        Ok(id) => gateway.configs.delete(service.id, id).await?,
-        Err(_) => false,
+    let deleted = match number(&config) {
+        Some(id) => gateway.configs.delete(service.id, id).await?,
+        None => false,
     };
     if deleted {
         Ok(StatusCode::OK)

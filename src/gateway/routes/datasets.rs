@@ -24,7 +24,7 @@ use super::super::body::{Arriving, arriving_file};
 use super::super::error::{Error, ErrorBody};
 use super::super::extract::{InPath, InQuery};
 use super::path::{Routes, only};
-use crate::account::{AccountId, Permission};
+use crate::account::{AccountId, Permission, number};
 use crate::database::Timestamp;
 use crate::task::{Blobs, Content, Upload};
 use crate::train::dataset::{Fault, Rejected, Summary, check, pieces};
@@ -347,9 +347,9 @@ async fn delete(
 
 /// An account's dataset of this number.
 async fn find(gateway: &Gateway, own: AccountId, id: &str) -> Result<Dataset, Error> {
-    let found = match id.parse() {
-        Ok(number) => gateway.jobs.store().dataset(DatasetId(number)).await?,
-        Err(_) => None,
+    let found = match number(id) {
+        Some(number) => gateway.jobs.store().dataset(DatasetId(number)).await?,
+        None => None,
     };
     let found = found.filter(|found| found.is.account == own);
     found.ok_or_else(|| Error::no_entity("dataset", id))

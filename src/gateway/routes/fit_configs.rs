@@ -37,7 +37,7 @@ pub(super) fn routes() -> Routes {
 #[schema(as = FitConfigFields)]
 #[expect(dead_code, reason = "it is read elsewhere; this describes it")]
 pub(super) struct Fields {
-    /// Strength of the penalty on squared weights: scikit-learn's 1/C.
+    /// Strength of the penalty on squared weights: scikit-learn's 1/C. Without it, it is chosen by the kept rows.
     #[schema(minimum = 0, maximum = 1_000_000_000)]
     l2: Option<f64>,
     /// Most iterations of L-BFGS.
@@ -52,7 +52,8 @@ pub(super) struct Fields {
     /// Decides which rows those are.
     #[schema(minimum = 0, maximum = 9_007_199_254_740_991_i64)]
     seed: Option<u64>,
-    /// How much rows count by their labels; an object with a number for each label is taken, too.
+    /// How much rows count by their labels; an object with a number for each label is taken, too. Without it and
+    /// `l2` it is chosen by the kept rows.
     class_weights: Option<Weights>,
     /// Cut texts that are too long for the model.
     truncate: Option<bool>,
@@ -67,6 +68,7 @@ pub(super) struct Fields {
 #[serde(rename_all = "lowercase")]
 #[schema(as = ClassWeights)]
 enum Weights {
+    Equal,
     Balanced,
 }
 

@@ -16,7 +16,7 @@ use super::super::error::{Error, ErrorBody};
 use super::super::extract::InPath;
 use super::super::form::ServicePath;
 use super::path::{Routes, only};
-use crate::account::{AccountId, Permission};
+use crate::account::{AccountId, Permission, number};
 use crate::database::Timestamp;
 use crate::train::{Job, JobId, JobState};
 
@@ -265,9 +265,9 @@ async fn last(
 
 /// An account's job of this number.
 async fn find(gateway: &Gateway, own: AccountId, id: &str) -> Result<Job, Error> {
-    let found = match id.parse() {
-        Ok(number) => gateway.jobs.store().job(JobId(number)).await?,
-        Err(_) => None,
+    let found = match number(id) {
+        Some(number) => gateway.jobs.store().job(JobId(number)).await?,
+        None => None,
     };
     let found = found.filter(|found| found.is.account == own);
     found.ok_or_else(|| Error::no_entity("job", id))

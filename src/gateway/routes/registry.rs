@@ -68,6 +68,10 @@ struct Model {
     provider: Provider,
     /// Whether anything here runs it with this provider; a request of it is refused otherwise.
     is_active: bool,
+    /// Why nothing here runs it with this provider, of one that is not active.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    inactive_reason: Option<String>,
     parameters: Parameters,
     /// ISO 8601, UTC.
     #[schema(format = DateTime)]
@@ -215,9 +219,11 @@ fn of_service(seen: &Visible, provider: Provider) -> Model {
     match &seen.service.kind {
         Kind::Device(device) => {
             let description = device.description();
+            let inactive_reason = device.inactive_reason(Some(&provider.name));
             Model {
                 display_name: display_name(description),
-                is_active: device.is_active(Some(&provider.name)),
+                is_active: inactive_reason.is_none(),
+                inactive_reason,
                 parameters: parameters(device, &provider.name),
                 created_at: description.created_at.to_iso(),
                 updated_at: description.updated_at.to_iso(),
@@ -228,6 +234,7 @@ fn of_service(seen: &Visible, provider: Provider) -> Model {
         Kind::Untrained(untrained) => Model {
             display_name: name.clone(),
             is_active: false,
+            inactive_reason: seen.service.inactive_reason(),
             parameters: seen.device().map_or_else(Parameters::default, |device| {
                 parameters(device, &provider.name)
             }),
@@ -239,6 +246,7 @@ fn of_service(seen: &Visible, provider: Provider) -> Model {
         Kind::Proxy(upstream) => Model {
             display_name: upstream.display_name().to_owned(),
             is_active: true,
+            inactive_reason: None,
             parameters: Parameters::default(),
             created_at: upstream.since().to_iso(),
             updated_at: upstream.since().to_iso(),

@@ -41,6 +41,10 @@ pub(super) struct ServiceInfo {
     derived_from: Option<DerivedFrom>,
     /// Whether anything here runs it; a request of it is refused otherwise.
     is_active: bool,
+    /// Why nothing here runs it, of one that is not active.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    inactive_reason: Option<String>,
     /// Account that owns the image; the service's own here.
     image_account_id: i64,
     composite: bool,
@@ -178,6 +182,7 @@ impl ServiceInfo {
     )]
     pub(super) fn of(gateway: &Gateway, service: &Service) -> Self {
         let settings = &service.settings;
+        let inactive_reason = service.inactive_reason();
         let attempts = gateway.settings.limits.attempts;
         let derived = gateway.jobs.derived().get(service.id);
         let trains = service.device().is_some_and(|it| it.is_trainable());
@@ -194,7 +199,8 @@ impl ServiceInfo {
                 model_id: derived.is.base,
                 model_name: derived.is.base_name.clone(),
             }),
-            is_active: service.is_active(),
+            is_active: inactive_reason.is_none(),
+            inactive_reason,
             image_account_id: service.owner.0,
             composite: false,
             favorite: false,

@@ -41,10 +41,10 @@ pub(super) fn routes() -> Routes {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct DeriveParameters {
-    /// Its name: letters `a` to `z`, digits and `_`. It goes before the body's.
+    /// Its name: letters `a` to `z`, digits, `_` and `-`. It goes before the body's.
     #[param(
         nullable = false,
-        pattern = "^[a-z0-9_]*[a-z_][a-z0-9_]*$",
+        pattern = "^([a-z_][a-z0-9_-]*|[0-9]+[a-z_-][a-z0-9_-]*)$",
         max_length = 100
     )]
     name: Option<String>,
@@ -59,7 +59,7 @@ struct DeriveRequest {
     /// The name of the service to be trained.
     #[schema(
         nullable = false,
-        pattern = "^[a-z0-9_]*[a-z_][a-z0-9_]*$",
+        pattern = "^([a-z_][a-z0-9_-]*|[0-9]+[a-z_-][a-z0-9_-]*)$",
         max_length = 100
     )]
     name: Option<String>,
@@ -380,16 +380,18 @@ fn check_base(
     checked.map(drop).map_err(Error::from)
 }
 
-/// A derived service's name is the model token of its package.
+/// A derived service's name is that of its package's folder. Its model token has `_` for each `-`.
 fn require_name(name: &str) -> Result<(), Error> {
-    let is_token = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    let may_be =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
     let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
-    if name.len() <= LONGEST && !is_number && name.bytes().all(is_token) {
+    let is_sound = !is_number && !name.starts_with('-') && name.bytes().all(may_be);
+    if name.len() <= LONGEST && is_sound {
         return Ok(());
     }
     let message = format!(
         "`name` is {}; the name of a service to be trained has 1 to {LONGEST} characters, letters a to z, \
-         digits and `_`, and not digits only",
+         digits, `_` and `-`, does not begin with `-`, and is not digits only",
         crate::service::json::shown(name)
     );
     Err(Error::bad_request(message).with("place", "name"))

@@ -16,6 +16,9 @@ pub struct PackageDirectory {
     pub owner: AccountId,
     /// Its name.
     pub owner_name: String,
+    /// Whether services are named by their packages' folders, not by their configs: a derived service's name may have
+    /// characters that no model token has.
+    pub named_by_folders: bool,
     /// Variants whose files are not there since nobody wants them: the config's path in the directory,
     /// places in `variants`. They are not served, and nothing is wrong with them.
     pub left_out: Vec<(PathBuf, Vec<usize>)>,

@@ -53,7 +53,7 @@ pub(super) fn build(package: &Package, options: &CatalogOptions) -> Result<Vec<B
             ),
             config,
         };
-        let name = service_name(&parsed.config);
+        let name = service_name(package, &parsed.config);
         let name = name.ok_or_else(|| format!("{}: no model token", parsed.path.display()))?;
         let same = identities.entry(name).or_default();
         reject_second(same, &parsed)?;
@@ -160,14 +160,18 @@ fn validate(package: &Package, own_tokens: &OwnTokens) -> Result<(), String> {
 /// The services that a package's configs ask for, whatever else is wrong with it; `None` for a config that
 /// does not say.
 pub(super) fn names(package: &Package) -> impl Iterator<Item = Option<String>> {
-    package.configs.iter().map(|found| {
+    package.configs.iter().map(move |found| {
         let document = Loaded::read(&found.path).document.ok()?;
-        service_name(&Config::from_document(&document))
+        service_name(package, &Config::from_document(&document))
     })
 }
 
-/// `model` or `model_size`.
-fn service_name(config: &Config) -> Option<String> {
+/// `model` or `model_size`, or the name of the package's folder.
+fn service_name(package: &Package, config: &Config) -> Option<String> {
+    if package.home.named_by_folders {
+        let folder = package.key.path.file_name()?.to_str()?;
+        return Some(folder.to_owned());
+    }
     let Config { model, size, .. } = config;
     let model = model.as_ref()?;
     Some(match size {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::super::Service;
 use super::options::Unserved;
 use super::survey::PackageKey;
-use crate::account::AccountId;
+use crate::account::{AccountId, number};
 
 /// The services of one moment.
 #[derive(Debug, Default)]
@@ -61,8 +61,8 @@ impl Table {
 
     /// The service of this name or, if it is digits only, of this number.
     pub(super) fn find(&self, owner: AccountId, model: &str) -> Option<&Arc<Service>> {
-        if !model.is_empty() && model.bytes().all(|byte| byte.is_ascii_digit()) {
-            return self.by_number.get(&(owner, model.parse().ok()?));
+        if let Some(number) = number(model) {
+            return self.by_number.get(&(owner, number));
         }
         let names = self.by_name.get(&owner)?;
         names.get(model).map(|(service, _)| service)

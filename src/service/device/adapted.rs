@@ -72,7 +72,7 @@ impl Device {
         )))
     }
 
-    fn generator(&self, entry: &Entry) -> Result<Arc<TextEndpoint>, CallError> {
+    pub(super) fn generator(&self, entry: &Entry) -> Result<Arc<TextEndpoint>, CallError> {
         let model = runnable(entry)?;
         if self.drained.load(Ordering::Acquire) {
             return Err(CallError::Stopped);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::OnceCell;
 
-use super::super::engine::{Endpoint, EndpointModel};
+use super::super::engine::{Endpoint, EndpointModel, NOBODY};
 use super::super::{CallError, texts};
 use crate::account::AccountId;
 use crate::model;
@@ -22,7 +22,7 @@ use crate::text::embedding::{
 use crate::text::tokenizer::{Tokenizer, TokenizerFiles};
 
 /// What a client is told of a fault that is not its own.
-const BROKEN: &str =
+pub(super) const BROKEN: &str =
     "its package's tokenizer or settings cannot be used; the server's log says why";
 
 /// The capability of packages whose models generate texts.
@@ -244,6 +244,17 @@ impl Embedding {
             tokens: plan.tokens,
         })
     }
+}
+
+/// Embeds a short text, to find out whether the model and its tokenizer go together.
+pub(super) async fn try_text(
+    endpoint: Arc<Endpoint>,
+    embedder: Arc<Embedder>,
+) -> Result<(), CallError> {
+    let given = Given::Texts(vec!["a".to_owned()]);
+    let options = EmbeddingOptions::default();
+    let embedding = Embedding::new(endpoint, embedder, given, options).await?;
+    embedding.run(NOBODY, None).await.map(drop)
 }
 
 fn call_error(error: &EmbeddingError) -> CallError {

@@ -7,6 +7,7 @@ mod adapted;
 mod choice;
 mod classifier;
 mod embedding;
+mod sides;
 mod takes;
 mod trainable;
 mod variants;
@@ -20,6 +21,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 
+use super::call::relative;
 use super::engine::{Activity, Endpoint, EndpointModel, Engines};
 use super::tensors::{self, Encoding};
 use super::text::PreparedText;
@@ -103,6 +105,7 @@ pub enum Prepared {
 pub struct PreparedTensors {
     endpoint: Arc<Endpoint>,
     inputs: Vec<Tensor>,
+    is_picture: bool,
     encoding: Encoding,
 }
 
@@ -175,6 +178,7 @@ impl Device {
         let prepared = PreparedTensors {
             endpoint: self.endpoint(entry, model)?,
             inputs: decoded.inputs,
+            is_picture: decoded.is_picture,
             encoding: decoded.encoding,
         };
         if decoded.is_picture && self.classifies.is_some() {
@@ -264,14 +268,27 @@ impl Device {
         &self.description
     }
 
-    /// Whether anything here runs a model of it, as far as is known: of this backend, if one is named.
-    pub fn is_active(&self, backend: Option<&str>) -> bool {
-        let mut entries = self.variants.entries.iter();
-        entries.any(|entry| {
-            let is_meant = backend.is_none_or(|backend| entry.backend.name() == backend);
-            let is_refused = || entry.endpoint.get().is_some_and(|it| it.is_refused());
-            is_meant && entry.model.is_ok() && !is_refused()
-        })
+    /// Returns why nothing here answers requests, of this backend if one is named: the reason of the preferred
+    /// method. `None` while any method may answer.
+    pub fn inactive_reason(&self, backend: Option<&str>) -> Option<String> {
+        let is_meant = |entry: &&Entry| backend.is_none_or(|it| entry.backend.name() == it);
+        let mut first = None;
+        for entry in self.variants.entries.iter().filter(is_meant) {
+            let reason = entry.failure()?;
+            first.get_or_insert(reason);
+        }
+        first.or_else(|| Some("it has no model for this backend".to_owned()))
+    }
+
+    /// Returns a text without the directories above the package's files.
+    pub(crate) fn relative(&self, text: String) -> String {
+        let entries = self.variants.entries.iter();
+        entries.fold(text, |text, entry| relative(text, &entry.package.path))
+    }
+
+    /// Whether a request is worth an attempt: a method may answer, or the pause after its failures is over.
+    pub fn may_answer(&self) -> bool {
+        self.variants.entries.iter().any(|it| !it.is_refused())
     }
 
     /// What is to be told of the answers of its models for a backend, where they are an engine's own reading
@@ -351,14 +368,17 @@ impl Device {
             return Ok(());
         };
         let model = runnable(entry)?;
+        if entry.generates() {
+            return self.generator(entry)?.warm().await;
+        }
         let endpoint = self.endpoint(entry, model)?;
         if let Some(text) = entry
             .text
             .as_ref()
             .filter(|text| text.embeds(&model.signature))
         {
-            text.embedder(&entry.embedder, &self.tokenizers, model)
-                .await?;
+            let embedder = text.embedder(&entry.embedder, &self.tokenizers, model);
+            return embedding::try_text(endpoint, embedder.await?).await;
         }
         endpoint.warm().await
     }
@@ -452,13 +472,22 @@ impl Prepared {
 }
 
 impl PreparedTensors {
+    async fn run(
+        self,
+        caller: AccountId,
+        timeout: Option<Duration>,
+    ) -> Result<Vec<Tensor>, CallError> {
+        let asked = (self.inputs, self.is_picture);
+        sides::run(&self.endpoint, caller, asked, timeout).await
+    }
+
     /// The first output, as one vector.
     async fn vector(
         self,
         caller: AccountId,
         timeout: Option<Duration>,
     ) -> Result<Vec<f32>, CallError> {
-        let outputs = self.endpoint.run(caller, self.inputs, timeout).await?;
+        let outputs = self.run(caller, timeout).await?;
         let vector = outputs.first().map(Tensor::to_f32).unwrap_or_default();
         if vector.is_empty() {
             return Err(CallError::Failed("the model gave no vector".to_owned()));
@@ -471,12 +500,8 @@ impl PreparedTensors {
         caller: AccountId,
         timeout: Option<Duration>,
     ) -> Result<Vec<u8>, CallError> {
-        let Self {
-            endpoint,
-            inputs,
-            encoding,
-        } = self;
-        let outputs = endpoint.run(caller, inputs, timeout).await?;
+        let (endpoint, encoding) = (Arc::clone(&self.endpoint), self.encoding);
+        let outputs = self.run(caller, timeout).await?;
         let size = outputs.iter().map(|tensor| tensor.bytes().len()).sum();
         let write = move || tensors::encode(endpoint.signature(), &outputs, encoding);
         written(size, write).await

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::super::call::relative;
 use super::super::{CallError, PackageConfig, Refusal, tensors};
 use super::variants::{Entry, external_files};
 use super::{Device, runnable};
@@ -71,7 +72,8 @@ impl Device {
         let entry = self.encoder_entry(holds, config)?;
         let model = &runnable(entry)?.model;
         let info = model::open(model);
-        let (info, _) = info.map_err(|error| CallError::NoInstances(error.to_string()))?;
+        let (info, _) =
+            info.map_err(|error| CallError::NoInstances(relative(error.to_string(), model)))?;
         let text = entry.text.as_ref().filter(|_| holds == Holds::Text);
         Ok(EncoderFiles {
             package: Arc::clone(&entry.package),
@@ -99,6 +101,7 @@ impl Device {
         let prepared = super::PreparedTensors {
             endpoint: self.endpoint(entry, model)?,
             inputs: decoded.inputs,
+            is_picture: decoded.is_picture,
             encoding: decoded.encoding,
         };
         prepared.vector(caller, None).await

@@ -7,10 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use super::super::MethodDescription;
+use super::super::call::relative;
 use super::super::engine::{Endpoint, EndpointModel};
 use super::super::text::TextEndpoint;
-use super::embedding::{EmbedderCell, TextFiles};
+use super::super::{CallError, MethodDescription};
+use super::embedding::{BROKEN, EmbedderCell, TextFiles};
 use super::takes::Takes;
 use crate::engine::{self, Carrying, Reading};
 use crate::model::{ModelInfo, OpenError, folder_size};
@@ -181,7 +182,9 @@ impl Entry {
             backend: Some(candidate.backend),
             weight_bytes: selection.info.weight_bytes + external,
             carrying: Carrying::default(),
+            first: Vec::new(),
         });
+        let model = model.map_err(|reason: String| relative(reason, file.path()));
         let package = candidate.package;
         let encodes = is_encoder(&package.config, component.as_deref());
         let text = TextFiles::of(&package.path, &package.config, file.path(), encodes);
@@ -201,6 +204,28 @@ impl Entry {
             reading,
             endpoint: OnceLock::new(),
             takes: OnceLock::new(),
+        }
+    }
+
+    /// Why requests to it have no answer, as far as is known.
+    pub(super) fn failure(&self) -> Option<String> {
+        if let Err(reason) = &self.model {
+            return Some(reason.clone());
+        }
+        let failure = match (self.generator.get(), self.embedder.get()) {
+            (Some(generator), _) => generator.failure(),
+            (None, Some(Err(_))) => return Some(BROKEN.to_owned()),
+            _ => self.endpoint.get().and_then(|endpoint| endpoint.failure()),
+        };
+        failure.map(CallError::reason)
+    }
+
+    /// Whether requests to it are refused before they are looked at.
+    pub(super) fn is_refused(&self) -> bool {
+        match (&self.model, self.generator.get(), self.embedder.get()) {
+            (Err(_), ..) | (_, None, Some(Err(_))) => true,
+            (_, Some(generator), _) => generator.is_pausing(),
+            _ => self.endpoint.get().is_some_and(|it| it.is_pausing()),
         }
     }
 

@@ -37,6 +37,15 @@ impl Choice {
             .or_else(|| self.candidates.iter().find(untried).copied())
     }
 
+    /// Whether another candidate is tried if this one fails so.
+    pub(super) fn goes_on(&self, candidate: Candidate, error: &EngineError) -> bool {
+        let is_left = |other: &&Candidate| {
+            let mut passed_over = self.passed_over.iter();
+            **other != candidate && !passed_over.any(|(passed, _)| passed == *other)
+        };
+        candidate.is_passed_over_for(error) && self.candidates.iter().any(|it| is_left(&it))
+    }
+
     /// The candidate that has run the model.
     pub(super) fn made(&self) -> Option<Candidate> {
         self.proven

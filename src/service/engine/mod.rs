@@ -15,30 +15,34 @@ mod queue;
 mod request;
 mod run;
 mod shared;
+mod sides;
+mod trial;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tokio::sync::OnceCell;
+
 use super::meter::Meters;
 use super::{CallError, Isolation, ServiceSettings};
 use crate::account::AccountId;
 use crate::engine::ByteSums;
 use crate::runtime::target::Candidate;
-use crate::tensor::input::{Generator, InputArgs, assemble, open_dims};
 use crate::tensor::{Signature, Tensor};
 use crate::text::template::{Limits, Renderer};
 
 pub use conversation::Conversation;
 pub use model::{Activity, EndpointModel, SessionState};
+pub use sides::SideRule;
 
 use ledger::Ledger;
 use loaded::Source;
 use shared::{Host, Shared};
 
-/// On whose behalf [`Endpoint::warm`] runs: no account has this number.
-const NOBODY: AccountId = AccountId(i64::MIN);
+/// On whose behalf models are tried: no account has this number.
+pub(super) const NOBODY: AccountId = AccountId(i64::MIN);
 
 /// All sessions of a server, within one budget of memory.
 #[derive(Debug)]
@@ -54,6 +58,8 @@ pub struct Engines {
 #[derive(Debug)]
 pub struct Endpoint {
     shared: Arc<Shared>,
+    /// The rule for sides of pictures, found when a run with a picture first failed.
+    sides: OnceCell<Option<SideRule>>,
 }
 
 impl Engines {
@@ -94,7 +100,10 @@ impl Engines {
             meter: self.meters.labelled(&model.service),
         };
         let shared = Shared::new(model, settings.clone(), host);
-        Arc::new(Endpoint { shared })
+        Arc::new(Endpoint {
+            shared,
+            sides: OnceCell::new(),
+        })
     }
 
     /// Bytes that loaded sessions take, as far as known.
@@ -142,22 +151,16 @@ impl Endpoint {
         Conversation::new(Arc::clone(&self.shared), caller, idle)
     }
 
-    /// Loads a session and runs it once, on zeros. A model whose inputs have no known rank is only
-    /// loaded.
+    /// Loads a session and tries the model, unless it has run before.
     pub async fn warm(&self) -> Result<(), CallError> {
-        let mut outcome = Ok(());
-        // The smallest sizes first: the largest may take long, and few models need them.
-        for smallest in [true, false] {
-            let carrying = &self.shared.model.carrying;
-            let inputs = zeros(&carrying.visible(self.signature()), smallest);
-            let last = inputs.is_none();
-            let answer = self.shared.submit(NOBODY, inputs, None)?.answer(None).await;
-            outcome = answer.map(|_| ());
-            if last || !matches!(outcome, Err(CallError::Failed(_))) {
-                break;
-            }
-        }
-        outcome
+        let ticket = self.shared.submit(NOBODY, None, None)?;
+        ticket.answer(None).await.map(drop)
+    }
+
+    /// Returns the rule for the sides of pictures, if the model has one. The first call tries sizes.
+    pub async fn side_rule(&self) -> Option<&SideRule> {
+        let rule = self.sides.get_or_try_init(|| sides::rule(&self.shared));
+        rule.await.ok()?.as_ref()
     }
 
     /// What it is doing.
@@ -165,12 +168,15 @@ impl Endpoint {
         self.shared.lock().activity()
     }
 
-    /// Whether its requests are refused now because nothing on this machine runs the model.
-    pub fn is_refused(&self) -> bool {
-        self.shared
-            .lock()
-            .refusal(std::time::Instant::now())
-            .is_some()
+    /// Returns why the model has no active instance: nothing runs it, or it failed whatever it was given and has not
+    /// run since. The next request after a pause may show something else.
+    pub fn failure(&self) -> Option<CallError> {
+        self.shared.failure()
+    }
+
+    /// Whether requests are refused at once: the model failed, and the pause before the next attempt lasts.
+    pub fn is_pausing(&self) -> bool {
+        self.shared.is_pausing()
     }
 
     /// The engine and provider that have run the model; none before its first run.
@@ -227,17 +233,4 @@ impl Drop for Endpoint {
             let _ = thread.join();
         }
     }
-}
-
-/// Zeros for all inputs, with open dimensions at 1 or at what the model states.
-fn zeros(signature: &Signature, smallest: bool) -> Option<Vec<Tensor>> {
-    let mut args = InputArgs {
-        default: Some(Generator::Zeros),
-        ..InputArgs::default()
-    };
-    if smallest {
-        let open = open_dims(signature, &args).ok()?;
-        args.dims = open.iter().map(|dim| format!("{}=1", dim.label)).collect();
-    }
-    assemble(signature, &args).ok()
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::engine::Carrying;
 use crate::package::Backend;
-use crate::tensor::Signature;
+use crate::tensor::{Signature, Tensor};
 
 /// What the sessions of an endpoint load.
 #[derive(Debug, Clone)]
@@ -24,6 +24,8 @@ pub struct EndpointModel {
     /// What of the method's inputs and outputs stays with a session. Requests then have the others only,
     /// and share no runs.
     pub carrying: Carrying,
+    /// Valid inputs for a first run, where they are known; otherwise a trial makes zeros.
+    pub first: Vec<Tensor>,
 }
 
 /// A loaded session, for metrics.

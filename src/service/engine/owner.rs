@@ -45,6 +45,7 @@ pub(super) struct Held {
 enum Step {
     Load(Candidate),
     Prove(Vec<Tensor>),
+    Try,
     Run(Vec<Waiting>),
     Release(&'static str),
 }
@@ -75,6 +76,7 @@ impl Owner {
             match step {
                 Step::Load(candidate) => self.load(candidate),
                 Step::Prove(like) => self.prove(&like),
+                Step::Try => self.try_before_requests(),
                 Step::Run(requests) => {
                     // What begins otherwise runs alone.
                     let begins = requests.first().map(|first| first.begins.clone());
@@ -130,6 +132,10 @@ impl Owner {
             }
             if !held.lease.begin_use() {
                 return Some(Step::Release("its room is needed"));
+            }
+            if state.is_doubtful && !held.proven {
+                self.begin(&mut state, Vec::new(), true);
+                return Some(Step::Try);
             }
             match shared.share(&state) {
                 Share::Gather(left) => {

@@ -3,6 +3,7 @@
 //!
 //! Invariant: a failure is the answer of one request only; who shared a run with it runs again.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,9 @@ use super::loaded::{call_error, for_log, has_died};
 use super::owner::{Held, Owner};
 use super::request::{Terms, Waiting};
 use super::shared::State;
+use super::trial::{self, Verdict};
 use crate::engine::{Begins, ByteSums, EngineError, Provider};
+use crate::runtime::target::Candidate;
 use crate::service::CallError;
 use crate::tensor::Tensor;
 
@@ -22,6 +25,51 @@ struct Ended {
     live: Vec<u64>,
     /// Its process was ended by us.
     stopped: bool,
+}
+
+/// A failed run.
+struct Fault {
+    error: EngineError,
+    /// Whether a trial failed too, so that the model is at fault and not the request.
+    is_models: bool,
+}
+
+impl Fault {
+    fn of_run(error: EngineError) -> Self {
+        Self {
+            error,
+            is_models: false,
+        }
+    }
+
+    fn of_model(error: EngineError) -> Self {
+        Self {
+            error,
+            is_models: true,
+        }
+    }
+}
+
+/// The answer to requests for a model that fails whatever it is given.
+fn inactive(error: CallError) -> CallError {
+    let reason = match error {
+        CallError::Failed(reason) => reason,
+        // A process's last words may hold anything.
+        CallError::Crashed(_) => "its process died".to_owned(),
+        other => return other,
+    };
+    CallError::NoInstances(format!(
+        "the model fails on every input that it was tried with: {reason}"
+    ))
+}
+
+impl State {
+    /// The candidate runs the model.
+    fn accept(&mut self, candidate: Candidate) {
+        self.choice.prove(candidate);
+        self.refusal = None;
+        self.is_doubtful = false;
+    }
 }
 
 impl Held {
@@ -74,11 +122,7 @@ impl Owner {
     pub(super) fn run(&mut self, requests: Vec<Waiting>, begins: Begins) -> Option<Terms> {
         let held = self.held.as_mut()?;
         if requests.iter().all(|request| request.inputs.is_none()) {
-            // They asked for a session, and here it is.
-            self.end_run(|_, _| {});
-            for request in requests {
-                request.finish(Ok(Vec::new()));
-            }
+            self.present(requests);
             return None;
         }
         let meter = &self.shared.meter;
@@ -92,10 +136,111 @@ impl Owner {
                 self.answer(requests, outputs)
             }
             Err(error) => {
-                self.fail(requests, error);
+                let fault = self.judge(requests.len(), error);
+                self.fail(requests, fault);
                 None
             }
         }
+    }
+
+    /// Answers requests for a session that has run the model.
+    fn present(&mut self, requests: Vec<Waiting>) {
+        let is_proven = self.held.as_ref().is_some_and(|held| held.proven);
+        let verdict = if is_proven {
+            Verdict::Unknown
+        } else {
+            self.try_model()
+        };
+        match verdict {
+            Verdict::Runs => {
+                let outputs = vec![Vec::new(); requests.len()];
+                self.answer(requests, outputs);
+            }
+            Verdict::Fails(error) => self.fail(requests, Fault::of_model(error)),
+            // The session is there, and that is all that can be known without a request.
+            Verdict::Unknown => {
+                self.end_run(|_, _| {});
+                for request in requests {
+                    request.finish(Ok(Vec::new()));
+                }
+            }
+        }
+    }
+
+    /// Tries a model before its requests, because a request ended its process before the model had ever run.
+    pub(super) fn try_before_requests(&mut self) {
+        let verdict = self.try_model();
+        self.shared.lock().is_doubtful = false;
+        match verdict {
+            Verdict::Runs => {
+                self.answer(Vec::new(), Vec::new());
+            }
+            Verdict::Fails(error) => self.fail(Vec::new(), Fault::of_model(error)),
+            Verdict::Unknown => self.end_run(|_, _| {}),
+        }
+    }
+
+    /// Runs the model on small inputs.
+    fn try_model(&mut self) -> Verdict {
+        let shared = Arc::clone(&self.shared);
+        let Some(held) = &mut self.held else {
+            return Verdict::Unknown;
+        };
+        let verdict = trial::of(&shared.model, |inputs| {
+            held.run(inputs, Begins::Anew).map(drop)
+        });
+        if let Verdict::Fails(error) = &verdict {
+            // Nothing in it is from a request.
+            tracing::info!(
+                service = shared.model.service,
+                engine = held.candidate.engine,
+                provider = held.candidate.provider.name(),
+                %error,
+                "the model failed in a trial"
+            );
+        }
+        verdict
+    }
+
+    /// Finds out whether a failure is the model's own: one that never ran is tried by itself.
+    fn judge(&mut self, requests: usize, error: EngineError) -> Fault {
+        let Some(held) = self.held.as_ref() else {
+            return Fault::of_run(error);
+        };
+        let (candidate, is_proven) = (held.candidate, held.proven);
+        let mut state = self.shared.lock();
+        let goes_on = state.choice.goes_on(candidate, &error);
+        if is_proven || requests > 1 || goes_on || matches!(error, EngineError::Input { .. }) {
+            return Fault::of_run(error);
+        }
+        if has_died(&error) {
+            state.is_doubtful = true;
+            return Fault::of_run(error);
+        }
+        let is_known = state.refusal.is_some();
+        drop(state);
+        if is_known {
+            return Fault::of_model(error);
+        }
+        match self.try_model() {
+            Verdict::Runs => {
+                self.accept();
+                Fault::of_run(error)
+            }
+            Verdict::Fails(error) => Fault::of_model(error),
+            Verdict::Unknown => Fault::of_run(error),
+        }
+    }
+
+    /// A trial has run: later failures are those of their requests.
+    fn accept(&mut self) {
+        let Some(held) = self.held.as_mut() else {
+            return;
+        };
+        held.proven = true;
+        let candidate = held.candidate;
+        self.shared.lock().accept(candidate);
+        self.proved();
     }
 
     fn answer(&mut self, requests: Vec<Waiting>, outputs: Vec<Vec<Tensor>>) -> Option<Terms> {
@@ -107,10 +252,10 @@ impl Owner {
         let (stopped, is_awaited, is_kept) = self.end_run(|state, ended| {
             state.runs += 1;
             state.backoff.reset();
-            state.refusal = None;
             if proved || !state.choice.is_made() {
-                state.choice.prove(candidate);
+                state.accept(candidate);
             }
+            state.refusal = None;
             // Kept before anybody hears of it: the next step may come at once.
             if terms.is_some() && !ended.stopped && !ended.live.is_empty() {
                 state.keep(self.seat, ended.live);
@@ -142,8 +287,9 @@ impl Owner {
         terms.filter(|_| is_kept)
     }
 
-    fn fail(&mut self, requests: Vec<Waiting>, error: EngineError) {
+    fn fail(&mut self, requests: Vec<Waiting>, fault: Fault) {
         let Some(held) = &self.held else { return };
+        let Fault { error, is_models } = fault;
         let (candidate, is_proven, is_new) = (held.candidate, held.proven, held.runs == 0);
         let died = has_died(&error);
         let reason = for_log(&error).to_owned();
@@ -158,16 +304,31 @@ impl Owner {
             }
             state.crashes += u64::from(died);
             state.missing += u64::from(died);
-            let answer = if count > 1 {
+            let mut answer = if count > 1 {
                 Ok(())
             } else if is_proven || matches!(error, EngineError::Input { .. }) {
                 // What is wrong with an input says nothing of a candidate.
                 Err(call_error(&error))
             } else {
-                state.choice.fail(candidate, error)
+                let answer = state.choice.fail(candidate, error);
+                answer.map_err(|error| if is_models { inactive(error) } else { error })
             };
+            if let Err(error @ CallError::NoInstances(_)) = &answer {
+                // What was known before says more than a request's own failure.
+                let known = state.refusal.take().map(|(_, known)| known);
+                let error = known.unwrap_or_else(|| error.clone());
+                let pause = state.pause(error.clone());
+                tracing::warn!(
+                    service = self.shared.model.service,
+                    %error,
+                    pause_ms = pause.as_millis(),
+                    "the service is inactive"
+                );
+                answer = Err(error);
+            }
             // A candidate that is passed over is not tried again: there is nothing to wait for.
-            if died && is_new && (is_proven || answer.is_err()) {
+            let is_paused = matches!(answer, Err(CallError::NoInstances(_)));
+            if died && is_new && !is_paused && (is_proven || answer.is_err()) {
                 state.backoff.fail(Instant::now());
             }
             for mut request in requests.into_iter().rev() {

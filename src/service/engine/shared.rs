@@ -84,8 +84,11 @@ pub(super) struct State {
     pub(super) byte_sums: Option<ByteSums>,
     pub(super) batching: Batching,
     pub(super) backoff: Backoff,
-    /// Why there is no instance, until then.
+    /// Why there is no active instance, and until when requests are refused because of it. It stays until a run
+    /// succeeds.
     pub(super) refusal: Option<(Instant, CallError)>,
+    /// Whether the model is to be tried before its next request: its first run ended its process.
+    pub(super) is_doubtful: bool,
     /// Owner threads that wait for more requests to share a run.
     pub(super) gathering: usize,
     /// What a session took at most.
@@ -186,6 +189,7 @@ impl Shared {
             },
             backoff: Backoff::default(),
             refusal: None,
+            is_doubtful: false,
             gathering: 0,
             measured: None,
             runs: 0,
@@ -209,6 +213,29 @@ impl Shared {
         })
     }
 
+    /// Why there is no active instance, as far as is known.
+    pub(super) fn failure(&self) -> Option<CallError> {
+        let known = self.hopeless.clone();
+        let failed = || self.lock().refusal.as_ref().map(|(_, error)| error.clone());
+        known.or_else(failed).map(|error| self.without_paths(error))
+    }
+
+    /// Whether requests are refused at once.
+    pub(super) fn is_pausing(&self) -> bool {
+        self.hopeless.is_some() || self.lock().refusal(Instant::now()).is_some()
+    }
+
+    /// The error without the server's directories.
+    fn without_paths(&self, error: CallError) -> CallError {
+        let source = &self.source;
+        let files = [
+            Some(&self.model.model),
+            source.library.as_ref(),
+            Some(&source.program),
+        ];
+        error.without_directories(files.into_iter().flatten())
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -221,7 +248,7 @@ impl Shared {
         first: Option<First>,
     ) -> Result<Ticket<'_>, CallError> {
         if let Some(error) = &self.hopeless {
-            return Err(error.clone());
+            return Err(self.without_paths(error.clone()));
         }
         let (answer, receiver) = oneshot::channel();
         let mut state = self.lock();
@@ -450,12 +477,12 @@ impl State {
     /// engine has the model, those who come within the back-off are told the same. A process that
     /// died once may have been killed by anything: then only the next request is told.
     pub(super) fn loading_failed(&mut self, error: &CallError) -> Duration {
+        if self.sessions() == 0 && matches!(error, CallError::NoInstances(_)) {
+            return self.pause(error.clone());
+        }
         let now = Instant::now();
         let until = self.backoff.fail(now);
         if self.sessions() == 0 {
-            if matches!(error, CallError::NoInstances(_)) {
-                self.refusal = Some((until, error.clone()));
-            }
             if matches!(error, CallError::Crashed(_)) && !self.backoff.is_repeated() {
                 if let Some(request) = self.queue.pop() {
                     request.finish(Err(error.clone()));
@@ -464,6 +491,15 @@ impl State {
                 self.refuse(error);
             }
         }
+        until - now
+    }
+
+    /// There is no active instance: refuses what waits, and what comes before the next attempt.
+    pub(super) fn pause(&mut self, error: CallError) -> Duration {
+        let now = Instant::now();
+        let until = self.backoff.fail(now);
+        self.refuse(&error);
+        self.refusal = Some((until, error));
         until - now
     }
 
@@ -523,7 +559,10 @@ impl Ticket<'_> {
             },
         };
         self.answered = true;
-        received.unwrap_or_else(|_| Err(CallError::Crashed("its thread ended".to_owned())))
+        let ended = |_| Err(CallError::Crashed("its thread ended".to_owned()));
+        received
+            .unwrap_or_else(ended)
+            .map_err(|error| self.shared.without_paths(error))
     }
 }
 

@@ -16,15 +16,15 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::super::call::Spent;
-use super::super::{Answer, Body, CallError, Tokens};
+use super::super::{Answer, Body, CallError, Refusal, Tokens};
 use super::request::Asked;
 use super::slots::Slot;
 use super::turns::Turn;
 use super::wire::Writer;
-use super::{Loaded, TextEndpoint, refused};
+use super::{Loaded, TOO_LONG, TextEndpoint, refused};
 use crate::account::AccountId;
 use crate::text::decoder::DecodeError;
-use crate::text::generation::{Event, Generated, GenerationError, Usage, generate};
+use crate::text::generation::{Event, Fault, Generated, GenerationError, Usage, generate};
 use crate::text::model::{Prompted, TextError};
 
 /// Media types of answers.
@@ -163,6 +163,7 @@ impl PreparedText {
 impl Work {
     fn run(self) {
         if let Err(error) = self.answer() {
+            let error = self.endpoint.told(error);
             self.reader.tell(Told::Failed(error));
         }
     }
@@ -358,10 +359,19 @@ fn shifted(mut event: Event, by: usize) -> Event {
 }
 
 fn failed(error: GenerationError) -> CallError {
+    let own = |cause: Fault| match cause.downcast::<CallError>() {
+        Ok(own) => *own,
+        Err(cause) => CallError::Failed(cause.to_string()),
+    };
     match error {
-        GenerationError::Decode(DecodeError::Step(cause)) => match cause.downcast::<CallError>() {
-            Ok(own) => *own,
-            Err(cause) => CallError::Failed(cause.to_string()),
+        GenerationError::Decode(DecodeError::Step(cause)) => own(cause),
+        // Of a prompt: what is generated ends there.
+        GenerationError::Decode(DecodeError::Beyond { cause, .. }) => match own(cause) {
+            CallError::Refused(refusal) => CallError::Refused(Refusal {
+                code: Some(TOO_LONG),
+                ..refusal
+            }),
+            other => other,
         },
         error => refused(&TextError::from(error)),
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 
-use super::rest::{BETWEEN_STEPS, REST, is_over};
+use super::rest::{BETWEEN_STEPS, REST, is_over, step_error};
 use crate::account::AccountId;
 use crate::engine::{Begins, Lanes};
 use crate::service::engine::{Conversation, Endpoint};
@@ -285,7 +285,7 @@ impl Running<'_> {
         }
         let mut run = |begins, inputs| {
             let step = conversation.step(begins, inputs, None);
-            runtime.block_on(step).map_err(StepError::failed)
+            runtime.block_on(step).map_err(step_error)
         };
         let mut lanes = Lanes {
             gone,

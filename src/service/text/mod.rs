@@ -14,6 +14,7 @@ mod wire;
 use std::sync::{Arc, OnceLock};
 
 use tokio::runtime::Handle;
+use tokio::task::JoinError;
 
 use super::engine::{Endpoint, EndpointModel, Engines};
 use super::{CallError, Refusal, ServiceSettings};
@@ -79,6 +80,37 @@ impl TextEndpoint {
         Some(&loaded.endpoint)
     }
 
+    /// Why there is no active instance, as far as is known.
+    pub(super) fn failure(&self) -> Option<CallError> {
+        match self.loaded.get()? {
+            Ok(loaded) => loaded.endpoint.failure(),
+            Err(_) => self.loaded().err(),
+        }
+    }
+
+    /// Whether requests are refused at once.
+    pub(super) fn is_pausing(&self) -> bool {
+        match self.loaded.get() {
+            Some(Ok(loaded)) => loaded.endpoint.is_pausing(),
+            Some(Err(_)) => true,
+            None => false,
+        }
+    }
+
+    /// Loads everything and tries the decoder by one step.
+    pub(super) async fn warm(self: &Arc<Self>) -> Result<(), CallError> {
+        let endpoint = Arc::clone(self);
+        let loading = tokio::task::spawn_blocking(move || endpoint.loaded().map(drop));
+        let failed = |error: JoinError| CallError::Failed(error.to_string());
+        loading.await.map_err(failed)??;
+        self.loaded()?.endpoint.warm().await
+    }
+
+    /// The error as clients see it: without the server's directories.
+    fn told(&self, error: CallError) -> CallError {
+        error.without_directories(std::iter::once(&self.model.model))
+    }
+
     /// How many wait for their turn.
     pub(super) fn waiting(&self) -> usize {
         self.turns.waiting()
@@ -86,10 +118,16 @@ impl TextEndpoint {
 
     /// Reads the tokenizer and what the model says of itself. Takes seconds the first time.
     fn loaded(&self) -> Result<&Loaded, CallError> {
-        let loaded = self.loaded.get_or_init(|| self.load());
-        loaded
-            .as_ref()
-            .map_err(|reason| CallError::NoInstances(reason.clone()))
+        let load = || {
+            let loaded = self.load();
+            if let Err(reason) = &loaded {
+                let service = &self.model.service;
+                tracing::warn!(service, reason, "texts cannot be generated");
+            }
+            loaded
+        };
+        let loaded = self.loaded.get_or_init(load).as_ref();
+        loaded.map_err(|reason| self.told(CallError::NoInstances(reason.clone())))
     }
 
     fn load(&self) -> Result<Loaded, String> {
@@ -101,6 +139,7 @@ impl TextEndpoint {
             .map_err(|error| error.to_string())?;
         let model = EndpointModel {
             carrying: decoder.carrying.clone(),
+            first: decoder.first_inputs(),
             ..self.model.clone()
         };
         let text = TextModel::load(Arc::new(tokenizer), &self.files, path, decoder)

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::runtime::Handle;
 
 use super::lanes::{LaneSteps, OnItsWay};
-use super::rest::{BETWEEN_STEPS, REST, is_over};
+use super::rest::{BETWEEN_STEPS, REST, is_over, step_error};
 use crate::account::AccountId;
 use crate::engine::Begins;
 use crate::service::engine::{Conversation, Endpoint};
@@ -182,7 +182,7 @@ impl Steps for Leased {
             .unwrap_or_else(|| self.endpoint.lease(self.caller, BETWEEN_STEPS));
         let has_rested = std::mem::take(&mut self.has_rested);
         let step = conversation.step(begins, inputs, None);
-        let outputs = self.runtime.block_on(step).map_err(StepError::failed);
+        let outputs = self.runtime.block_on(step).map_err(step_error);
         match outputs {
             Ok(outputs) => {
                 self.conversation = Some(conversation);

@@ -154,6 +154,30 @@ pub(super) fn is_picture(dims: &Dims, input: usize, dtype: DType) -> bool {
     dtype != DType::Bool && layout(dims, input).is_ok()
 }
 
+/// The two sides of a picture that a model leaves open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenSides {
+    /// The place of the input.
+    pub input: usize,
+    /// The axes of height and width.
+    pub axes: [usize; 2],
+    /// What `--dim` calls height and width.
+    pub labels: [String; 2],
+}
+
+/// Returns the sides of an input, if it has the layout of a picture and leaves both open.
+pub(super) fn open_sides(dims: &Dims, input: usize) -> Option<OpenSides> {
+    let layout = layout(dims, input).ok()?;
+    let is_open = |side: Size| dims.known(side).is_none() && dims.is_open(side);
+    let first = usize::from(layout.batch.is_some()) + usize::from(layout.channels_first);
+    let sides = [layout.height, layout.width];
+    sides.iter().all(|side| is_open(*side)).then(|| OpenSides {
+        input,
+        axes: [first, first + 1],
+        labels: sides.map(|side| dims.label(side).to_owned()),
+    })
+}
+
 /// The size of a side: the input's, and where that is open the picture's `own`.
 fn side(dims: &Dims, size: Size, own: u32) -> Result<u32, String> {
     let is_open = dims.known(size).is_none() && dims.is_open(size);

@@ -19,6 +19,7 @@ mod memory;
 mod relation;
 mod slot;
 mod steps;
+mod trial_sizes;
 
 use std::path::Path;
 
@@ -34,10 +35,12 @@ pub use error::{InputError, Place};
 pub use evidence::{Evidence, Suggestion};
 pub use extent::{Extent, extents};
 pub use generator::Generator;
+pub use image::OpenSides;
 pub use indices::table_rows;
 pub use joint::{Joint, JointError, Party, matched};
 pub use json::{JsonFault, array as json_array};
 pub use steps::{FEED_HELP, Feed, MAX_STEPS, STEP_INPUT_HELP, StepArgs, Steps};
+pub use trial_sizes::{TrialSize, trial_sizes};
 
 /// What `--input` takes, for the command's help.
 pub const INPUT_HELP: &str = "\
@@ -174,6 +177,14 @@ pub fn picture_inputs(signature: &Signature) -> Vec<usize> {
         .filter(|(input, spec)| image::is_picture(&dims, *input, spec.dtype))
         .map(|(input, _)| input)
         .collect()
+}
+
+/// Returns the sides of the only picture input of a method, if both are open.
+pub fn open_sides(signature: &Signature) -> Option<OpenSides> {
+    let [input] = picture_inputs(signature)[..] else {
+        return None;
+    };
+    image::open_sides(&Dims::of(signature), input)
 }
 
 /// The tensor of a PNG or JPEG picture for one input, as [`IMAGE_HELP`] says. `args` give `mean` and

@@ -204,19 +204,21 @@ impl CallScan {
         true
     }
 
-    /// The text is over.
-    pub(super) fn finish(&mut self, parts: &mut Parts) {
+    /// The text is over; `is_cut` says that the model would have gone on.
+    pub(super) fn finish(&mut self, is_cut: bool, parts: &mut Parts) {
         let held = std::mem::take(&mut self.held);
         match &self.state {
             State::Start { behind_call: true } | State::Closing(_) => {}
             State::Body(body) => {
                 let rest = &held[body.lead..];
                 // What ends with the answer is whole without a mark.
-                match unclosed(self.family, &self.tools, rest) {
+                match unclosed(self.family, &self.tools, rest, is_cut) {
                     Some(calls) => calls.into_iter().for_each(|call| parts.call(call)),
                     None => parts.content(&held),
                 }
             }
+            // A list of calls between two of them.
+            State::Start { .. } if self.family == Family::Required => {}
             State::Text if parts.calls() > 0 => parts.content(held.trim_end()),
             State::Off | State::Start { .. } | State::Text => parts.content(&held),
         }
@@ -326,10 +328,35 @@ fn named(text: &str, tools: &[Offered], body: &mut Body) -> Read {
     }
 }
 
-/// The calls of a body that the end of the answer closes.
-fn unclosed(family: Family, tools: &[Offered], text: &str) -> Option<Vec<Call>> {
-    match family {
+/// The calls of a body that the end of the answer closes or cuts.
+fn unclosed(family: Family, tools: &[Offered], text: &str, is_cut: bool) -> Option<Vec<Call>> {
+    let whole = match family {
         Family::Lfm | Family::Gemma | Family::Llama => written(text, tools),
         _ => None,
+    };
+    let cut = || {
+        let (mut calls, partial) = match named_cut(family, tools, text) {
+            Some(call) => (Vec::new(), Some(call)),
+            None => json::cut(text, tools),
+        };
+        calls.extend(partial.filter(|_| is_cut));
+        // Without a name it may be anything, unless nothing but calls was allowed.
+        (family == Family::Required || is_cut && !calls.is_empty()).then_some(calls)
+    };
+    whole.or_else(cut)
+}
+
+/// `name[ARGS]{…` with the beginning of its arguments.
+fn named_cut(family: Family, tools: &[Offered], text: &str) -> Option<Call> {
+    let text = text.trim_start();
+    if family != Family::Mistral || text.starts_with(['[', '{']) {
+        return None;
     }
+    let (name, arguments) = text.split_at(text.find(['[', '{'])?);
+    let tool = tools.iter().find(|tool| tool.name == name.trim())?;
+    let arguments = arguments.find('{').map_or("", |open| &arguments[open..]);
+    Some(Call {
+        name: tool.name.clone(),
+        arguments: arguments.to_owned(),
+    })
 }

@@ -84,12 +84,21 @@ impl Harmony {
         }
     }
 
-    pub(super) fn finish(&mut self, parts: &mut Parts) {
+    /// The text is over; `is_cut` says that the model would have gone on.
+    pub(super) fn finish(&mut self, is_cut: bool, parts: &mut Parts) {
         let held = std::mem::take(&mut self.held);
         if self.state == State::Head && HEADS.iter().any(|head| held.trim_start().starts_with(head))
         {
             // The answer was cut within a head: it says nothing yet.
             return;
+        }
+        if let State::Call(name) = &self.state
+            && is_cut
+        {
+            return parts.call(Call {
+                name: name.clone(),
+                arguments: held.trim_start().to_owned(),
+            });
         }
         self.close(&held, parts);
     }

@@ -116,6 +116,67 @@ pub(super) fn object_text(text: &str) -> Option<&str> {
     is_object.then_some(text)
 }
 
+/// The calls in a list or an object that the end of the answer cut off: whole ones, and one with the beginning of
+/// its arguments. A call whose name is not whole is left out.
+pub(super) fn cut(text: &str, tools: &[Offered]) -> (Vec<Call>, Option<Call>) {
+    let mut rest = text.trim_start();
+    rest = rest.strip_prefix('[').unwrap_or(rest);
+    let mut found = Vec::new();
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', '\r', '\n', ',']);
+        if !rest.starts_with('{') {
+            return (found, None);
+        }
+        let Some((object, after)) = value(rest) else {
+            return (found, cut_call(rest, tools));
+        };
+        found.extend(calls(object, tools).into_iter().flatten());
+        rest = after;
+    }
+}
+
+/// The call that the beginning of an object shows, if its name is there.
+fn cut_call(object: &str, tools: &[Offered]) -> Option<Call> {
+    let mut rest = object.strip_prefix('{')?;
+    let mut name = None;
+    let mut arguments = "";
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', '\r', '\n', ',']);
+        let Some((key, after)) = value(rest) else {
+            break;
+        };
+        let Some(after) = after.trim_start().strip_prefix(':') else {
+            break;
+        };
+        let key: String = serde_json::from_str(key).ok()?;
+        let after = after.trim_start();
+        let is_arguments = matches!(key.as_str(), "arguments" | "parameters" | "args");
+        if let Some((text, following)) = value(after) {
+            match key.as_str() {
+                "name" | "function" => name = serde_json::from_str::<String>(text).ok(),
+                _ if is_arguments => arguments = text,
+                _ => {}
+            }
+            rest = following;
+            continue;
+        }
+        if key == "function" && after.starts_with('{') {
+            return cut_call(after, tools);
+        }
+        if is_arguments {
+            arguments = after;
+        }
+        break;
+    }
+    let tool = tools
+        .iter()
+        .find(|tool| Some(&tool.name) == name.as_ref())?;
+    Some(Call {
+        name: tool.name.clone(),
+        arguments: arguments.to_owned(),
+    })
+}
+
 /// The text of a field of an object that is sound. Of fields that come twice the last counts, as for
 /// the reader.
 fn field<'t>(object: &'t str, wanted: &str) -> Option<&'t str> {

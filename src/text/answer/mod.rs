@@ -2,7 +2,8 @@
 //!
 //! Invariant: the pieces put together are the same however the text came; no text is lost but for the
 //! marks themselves and the spaces around them. A call is given out when it is whole and names a tool
-//! that was offered; what only looks like one stays content.
+//! that was offered; what only looks like one stays content. A call that a limit of tokens cut is given out as far as
+//! it goes, once its name is known; where nothing but calls was allowed, no part of one is content.
 
 mod calls;
 mod family;
@@ -104,16 +105,17 @@ impl Answer {
         self.parts.take()
     }
 
-    /// The text is over: what was held back.
-    pub fn finish(&mut self) -> Vec<Piece> {
+    /// The text is over: what was held back. If it `is_cut`, a call that was begun comes with what there is of its
+    /// arguments.
+    pub fn finish(&mut self, is_cut: bool) -> Vec<Piece> {
         match &mut self.reading {
             Scan::Plain => {}
             Scan::Marked { reasoning, calls } => {
                 let content = reasoning.finish(&mut self.parts);
                 calls.push(&content, &mut self.parts);
-                calls.finish(&mut self.parts);
+                calls.finish(is_cut, &mut self.parts);
             }
-            Scan::Harmony(harmony) => harmony.finish(&mut self.parts),
+            Scan::Harmony(harmony) => harmony.finish(is_cut, &mut self.parts),
         }
         self.parts.take()
     }

@@ -37,6 +37,15 @@ pub enum DecodeError {
     /// The model gave something else than logits, or was asked for what it cannot do.
     #[error("{0}")]
     Model(String),
+    /// The model does not take what was fed behind what it holds: it holds no more tokens, though nothing in its file
+    /// says so.
+    #[error("the model holds no more than {held} tokens: {cause}")]
+    Beyond {
+        /// How many it holds.
+        held: usize,
+        /// What whoever ran the step says, unchanged.
+        cause: Box<dyn Error + Send + Sync>,
+    },
     /// A step failed: what whoever ran it says, unchanged.
     #[error("{0}")]
     Step(#[source] Box<dyn Error + Send + Sync>),

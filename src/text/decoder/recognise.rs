@@ -34,6 +34,8 @@ pub struct DecoderModel {
     pub vocabulary: usize,
     /// Most tokens it can hold.
     pub context: usize,
+    /// Whether the model's file shows that it holds so many; otherwise they are assumed, or another file says so.
+    pub(super) is_context_sure: bool,
     /// The token that begins a text, where the model or a file beside it says so.
     pub first: Option<u32>,
     /// The tokens that end a text, as the model and the files beside it say; each once.
@@ -150,7 +152,7 @@ fn recognise(
             "its logits are for {vocabulary} tokens, and no vocabulary has more than {MOST}"
         ));
     }
-    let context = context(model, info, &recognised, &siblings, &constants)?;
+    let (context, is_context_sure) = context(model, info, &recognised, &siblings, &constants)?;
     let context = most.unwrap_or(MOST).min(context).clamp(1, MOST);
     if let Feeding::New { most } = &mut recognised.feeding {
         *most = (*most).clamp(1, CHUNK.min(context));
@@ -190,6 +192,7 @@ fn recognise(
         carrying,
         vocabulary,
         context,
+        is_context_sure,
         first: constants.token("get_bos_id").or(siblings.first),
         ends,
         shape,
@@ -275,14 +278,14 @@ fn step(tokens: &TensorSpec) -> Result<usize, String> {
     }
 }
 
-/// Most tokens that it can hold.
+/// Most tokens that it can hold, and whether its file shows that it does.
 fn context(
     model: &Path,
     info: &ModelInfo,
     recognised: &Recognised,
     siblings: &Siblings,
     constants: &Constants<'_>,
-) -> Result<usize, String> {
+) -> Result<(usize, bool), String> {
     let keeps = recognised.most.is_none();
     let told = || {
         let program = ["get_max_context_len", "get_max_seq_len"];
@@ -291,22 +294,24 @@ fn context(
     if !keeps {
         // Without a cache every token is in every step.
         let bound = recognised.most.unwrap_or(CONTEXT);
-        return Ok(told().map_or(bound, |told| told.min(bound)));
+        return Ok((told().map_or(bound, |told| told.min(bound)), true));
     }
     if info.format == "executorch" && recognised.states.is_empty() {
         if recognised.feeding == Feeding::All {
-            return Ok(told().unwrap_or(CONTEXT));
+            return Ok((told().unwrap_or(CONTEXT), false));
         }
-        return told().ok_or_else(|| {
+        let told = told().ok_or_else(|| {
             "how many tokens it holds is not known: it has neither a method get_max_context_len nor \
              get_max_seq_len"
                 .to_owned()
         });
+        // Its cache may be smaller.
+        return Ok((told?, false));
     }
     let table = heads::positions(model);
     let told = told().or(siblings.context);
     Ok(match (told, table) {
-        (Some(told), Some(table)) => told.min(table),
-        (told, table) => told.or(table).unwrap_or(CONTEXT),
+        (Some(told), Some(table)) => (told.min(table), true),
+        (told, table) => (told.or(table).unwrap_or(CONTEXT), table.is_some()),
     })
 }

@@ -6,7 +6,7 @@ use std::error::Error;
 
 use super::recognise::DecoderModel;
 use super::shape::Fed;
-use crate::engine::{Begins, Session};
+use crate::engine::{Begins, EngineError, Session};
 use crate::tensor::Tensor;
 
 /// Runs a model step by step, keeping what it carries between them.
@@ -27,7 +27,15 @@ pub enum StepError {
     /// What the steps before have left was taken away; the step did not run. Begun anew, it may.
     #[error("what was kept for it was taken away")]
     Taken,
-    /// It failed.
+    /// The model ran and failed with what it was fed.
+    #[error("{cause}")]
+    Run {
+        /// What whoever ran it says.
+        cause: Box<dyn Error + Send + Sync>,
+        /// Whether it failed because of the values: a token or a position outside its tables.
+        by_values: bool,
+    },
+    /// It failed for another reason.
     #[error("{0}")]
     Failed(#[source] Box<dyn Error + Send + Sync>),
 }
@@ -36,6 +44,14 @@ impl StepError {
     /// It failed so.
     pub fn failed(error: impl Error + Send + Sync + 'static) -> Self {
         Self::Failed(Box::new(error))
+    }
+
+    /// The model ran and failed so.
+    pub fn run(error: impl Error + Send + Sync + 'static, by_values: bool) -> Self {
+        Self::Run {
+            cause: Box::new(error),
+            by_values,
+        }
     }
 }
 
@@ -54,7 +70,9 @@ impl<S: Session> Steps for SessionSteps<S> {
         let answer = self.0.begin(begins).and_then(|()| self.0.run(&inputs));
         match answer {
             Ok(answer) => Ok(answer.outputs),
-            Err(error) => Err(StepError::Failed(Box::new(error))),
+            Err(error @ EngineError::Input { .. }) => Err(StepError::run(error, true)),
+            Err(error @ EngineError::Run { .. }) => Err(StepError::run(error, false)),
+            Err(error) => Err(StepError::failed(error)),
         }
     }
 }

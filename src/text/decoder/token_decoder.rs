@@ -200,7 +200,7 @@ impl<S: Steps> Decoder for TokenDecoder<S> {
                 Some(Err(error)) => {
                     self.restart();
                     self.held.truncate(before);
-                    return Err(DecodeError::of(error));
+                    return Err(self.error(error));
                 }
                 None => {
                     self.held.truncate(self.fed.max(before));
@@ -228,16 +228,23 @@ impl<S> TokenDecoder<S> {
         }
         Ok(())
     }
-}
 
-impl DecodeError {
-    fn of(error: StepError) -> Self {
+    /// A failed step, as an error behind the tokens that are held.
+    fn error(&self, error: StepError) -> DecodeError {
+        let held = self.held.len();
         match error {
-            StepError::Taken => Self::Step(Box::new(StepError::Taken)),
-            StepError::Failed(cause) => match cause.downcast::<Self>() {
-                Ok(own) => *own,
-                Err(cause) => Self::Step(cause),
-            },
+            StepError::Taken => DecodeError::Step(Box::new(StepError::Taken)),
+            StepError::Run { cause, by_values }
+                if held > 0 && (by_values || !self.model.is_context_sure) =>
+            {
+                DecodeError::Beyond { held, cause }
+            }
+            StepError::Run { cause, .. } | StepError::Failed(cause) => {
+                match cause.downcast::<DecodeError>() {
+                    Ok(own) => *own,
+                    Err(cause) => DecodeError::Step(cause),
+                }
+            }
         }
     }
 }

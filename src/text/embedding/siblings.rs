@@ -67,7 +67,7 @@ impl Siblings {
                 other => {
                     self.unapplied = Some(Said {
                         value: other.to_owned(),
-                        by: found.path.display().to_string(),
+                        by: found.name.clone(),
                     });
                 }
             }
@@ -87,6 +87,8 @@ fn directory_of(module: &Value) -> Option<PathBuf> {
 /// A file that is there.
 struct Found {
     path: PathBuf,
+    /// Its name in the package: clients see it, and never where the package is.
+    name: String,
     value: Value,
 }
 
@@ -103,7 +105,8 @@ fn find(directories: &[PathBuf], name: &Path) -> Result<Option<Found>, Embedding
     let bytes = bytes.map_err(|it| error(format!("cannot be read: {it}")))?;
     let value = serde_json::from_slice(&bytes);
     let value = value.map_err(|it| error(format!("is not JSON: {it}")))?;
-    Ok(Some(Found { path, value }))
+    let name = name.display().to_string();
+    Ok(Some(Found { path, name, value }))
 }
 
 impl Found {
@@ -133,7 +136,7 @@ impl Found {
         })?;
         Ok(Some(Said {
             value: length,
-            by: format!("`{key}` of {}", self.path.display()),
+            by: format!("`{key}` of {}", self.name),
         }))
     }
 

@@ -99,6 +99,11 @@ impl Choice {
         Ok(None)
     }
 
+    /// Ends it, because the model holds no more tokens.
+    pub fn cut(&mut self, events: &mut Vec<Event>) -> Result<(), GenerationError> {
+        self.close(Finish::Length, 0, events)
+    }
+
     /// Why it is over.
     pub fn finish(&self) -> Option<Finish> {
         self.finish
@@ -149,7 +154,8 @@ impl Choice {
             self.tell(&held, events);
         }
         let choice = self.place;
-        let pieces = self.answer.finish().into_iter();
+        let is_cut = reason == Finish::Length;
+        let pieces = self.answer.finish(is_cut).into_iter();
         events.extend(pieces.map(|piece| Event::Piece { choice, piece }));
         let reason = if reason == Finish::Stop && self.answer.calls() > 0 {
             Finish::ToolCalls

@@ -198,8 +198,15 @@ impl Generation {
             return Ok(Progress::Done);
         };
         self.next = if let Some(token) = self.next.take() {
-            let logits = decoder.feed(&[token], going_on)?;
-            choice.next(&self.request, self.most, logits, events)?
+            match decoder.feed(&[token], going_on) {
+                Ok(logits) => choice.next(&self.request, self.most, logits, events)?,
+                // What was said until here is the answer.
+                Err(DecodeError::Beyond { .. }) => {
+                    choice.cut(events)?;
+                    None
+                }
+                Err(error) => return Err(error.into()),
+            }
         } else {
             // A further choice begins behind the prompt.
             let mut logits = self.after_prompt.clone();

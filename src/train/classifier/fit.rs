@@ -40,11 +40,12 @@ pub enum FitError {
     Failed(String),
 }
 
-/// Fits a classifier to rows, of which each counts as `weights` says. `goes_on` is told of each look at the
-/// loss, and may stop it.
+/// Fits a classifier to rows, of which each counts as `weights` says, with the penalty `l2`. `goes_on` is
+/// told of each look at the loss, and may stop it.
 pub fn fit(
     examples: Examples<'_>,
     weights: Vec<f64>,
+    l2: f64,
     options: &FitOptions,
     goes_on: &dyn Fn(u64) -> bool,
 ) -> Result<Fitted, FitError> {
@@ -52,7 +53,7 @@ pub fn fit(
         return Err(FitError::NotFinite);
     }
     let search = Search {
-        loss: Loss::new(examples, weights, options.l2),
+        loss: Loss::new(examples, weights, l2),
         tolerance: options.tolerance,
         goes_on,
         seen: RefCell::default(),

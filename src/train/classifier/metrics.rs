@@ -30,7 +30,34 @@ pub struct LabelMetrics {
     pub support: u64,
 }
 
+/// The macro F1 is far below the accuracy where it is lower by more than this.
+const FAR: f64 = 0.1;
+
+/// Most labels that a warning names.
+const NAMED: usize = 5;
+
 impl Metrics {
+    /// Returns a warning if labels are found badly though most rows are not.
+    pub fn warning(&self) -> Option<String> {
+        if self.accuracy - self.macro_f1 <= FAR {
+            return None;
+        }
+        let mut worst: Vec<&LabelMetrics> = self.labels.iter().collect();
+        worst.sort_by(|a, b| a.f1.total_cmp(&b.f1));
+        let worst = worst.iter().take_while(|it| it.f1 < self.macro_f1);
+        let worst: Vec<String> = worst
+            .take(NAMED)
+            .map(|it| format!("`{}` ({:.2})", it.label, it.f1))
+            .collect();
+        Some(format!(
+            "macro F1 {:.3} is far below accuracy {:.3}; the labels with the lowest F1 are {}: add rows of them, or set \
+             `class_weights`",
+            self.macro_f1,
+            self.accuracy,
+            worst.join(", ")
+        ))
+    }
+
     /// Of rows with these labels that were taken for those.
     pub fn of(names: &[String], labels: &[u32], taken: &[u32]) -> Self {
         let count = names.len();

@@ -2,6 +2,7 @@
 //!
 //! Invariant: the same rows, options and seed give the same weights to the bit, on however many threads.
 
+mod choose;
 mod fit;
 mod loss;
 mod metrics;
@@ -9,6 +10,7 @@ mod split;
 
 use ndarray::{Array2, ArrayView2};
 
+pub use choose::{Chosen, DEFAULT_L2, choose};
 pub use fit::{FitError, Fitted, fit};
 pub use metrics::{LabelMetrics, Metrics};
 pub use split::{Split, split};

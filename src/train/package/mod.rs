@@ -42,6 +42,11 @@ pub(super) struct Made<'a> {
     pub(super) training: &'a Value,
 }
 
+/// The model token of a package that is made for a service: tokens have no `-`.
+pub(super) fn model_token(service: &str) -> String {
+    service.replace('-', "_")
+}
+
 /// A file could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {error}", path.display())]

@@ -202,6 +202,73 @@ fn numbers_out_of_range_name_nothing() {
     }
 }
 
+/// The number in full-width digits, percent-encoded.
+fn wide(number: i64) -> String {
+    let digits = number.to_string();
+    let wide = digits
+        .bytes()
+        .map(|digit| format!("%EF%BC%{:02X}", 0x90 + digit - b'0'));
+    wide.collect()
+}
+
+#[test]
+fn numbers_are_digits_only() {
+    let (gateway, _tree) = with_models(Setup::new().proxy("far", "http://127.0.0.1:9"));
+    let of = |name: &str| {
+        let path = format!("{}/account/local/model/{name}", PREFIXES[0]);
+        gateway.get(&path).expect(200).json()["id"].clone()
+    };
+    let (own, far) = (of("negate"), of("far"));
+    let account = own["accountId"].as_i64().expect("a number");
+    let negate = own["modelId"].as_i64().expect("a number");
+    let far = far["modelId"].as_i64().expect("a number");
+    let body = three([1.0, 2.0, 3.0]);
+    let base = format!("{}/account", PREFIXES[0]);
+    gateway
+        .get(&format!("{base}/{account}/model/{negate}"))
+        .expect(200);
+    let config = json!({"name": "c", "config": "{}"}).to_string();
+    let config = gateway.post(&format!("{base}/local/model/negate/predict-config"), config);
+    let config = config.expect(200).json()["id"]["configId"]
+        .as_i64()
+        .expect("a number");
+    let configs = format!("{base}/local/model/negate/predict-config");
+    gateway.get(&format!("{configs}/{config}")).expect(200);
+    let spellings: [fn(i64) -> String; 4] = [
+        |number| format!("%2B{number}"),
+        |number| format!("%20{number}"),
+        |number| format!("-{number}"),
+        wide,
+    ];
+    for spelled in spellings {
+        for number in [negate, far] {
+            let path = format!("{base}/local/model/{}", spelled(number));
+            gateway.get(&path).expect(404);
+            gateway
+                .post(&format!("{path}/predict"), &body)
+                .expect_error(400, "SERVICE_NOT_FOUND");
+        }
+        gateway
+            .get(&format!("{base}/{}/model/negate", spelled(account)))
+            .expect(403);
+        gateway
+            .get(&format!("{configs}/{}", spelled(config)))
+            .expect(404);
+        for path in ["job", "dataset"] {
+            gateway
+                .get(&format!("{base}/local/{path}/{}", spelled(1)))
+                .expect(404);
+        }
+        let path = format!(
+            "{base}/local/model/negate/predict?configId={}",
+            spelled(config)
+        );
+        gateway.post(&path, &body).expect_error(400, "BAD_REQUEST");
+        let path = format!("{base}/local/async/task?limit={}", spelled(1));
+        gateway.get(&path).expect_error(400, "BAD_REQUEST");
+    }
+}
+
 #[test]
 fn a_number_of_a_key_out_of_range_is_told_on_the_command_line() {
     let directory = tempfile::tempdir().expect("a directory");

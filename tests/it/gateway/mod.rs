@@ -9,6 +9,8 @@ mod chats;
 mod connections;
 mod contract;
 mod core_ml;
+mod cut;
+mod failing;
 mod limits;
 mod logs;
 mod metrics;
@@ -47,8 +49,14 @@ fn examples() -> PathBuf {
 /// A package of one ONNX model with an input `x` and an output `y`, for xnnpack.
 pub(crate) fn package(tree: Tree, name: &str, operator: &str) -> Tree {
     let model = onnx::unary(operator, "float32", Some(&[3]));
-    let file = format!("{name}_xnnpack_fp32.onnx");
     let tensor = json!({"shape": [3], "dtype": "float32"});
+    let methods = json!({"forward": {"inputs": [tensor], "outputs": [tensor]}});
+    of_model(tree, name, model, &methods)
+}
+
+/// A package of an ONNX model, for xnnpack.
+pub(crate) fn of_model(tree: Tree, name: &str, model: Vec<u8>, methods: &Value) -> Tree {
+    let file = format!("{name}_xnnpack_fp32.onnx");
     let config = json!({
         "$schema": "https://pkgtool.dev/schemas/config.schema.json",
         "model": name,
@@ -60,7 +68,7 @@ pub(crate) fn package(tree: Tree, name: &str, operator: &str) -> Tree {
             "precision": "fp32",
             "file": file,
             "size_bytes": model.len(),
-            "methods": {"forward": {"inputs": [tensor], "outputs": [tensor]}}
+            "methods": methods
         }]
     });
     tree.json(&format!("{name}/xnnpack/config.json"), &config)

@@ -7,6 +7,7 @@ mod ending;
 mod examples;
 mod models;
 mod sharing;
+mod trial;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -42,6 +42,7 @@ pub(super) fn options(directories: &[&Path]) -> CatalogOptions {
         path: path.to_path_buf(),
         owner: OWNER,
         owner_name: "local".to_owned(),
+        named_by_folders: false,
         left_out: Vec::new(),
     };
     CatalogOptions {

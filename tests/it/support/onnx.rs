@@ -193,3 +193,45 @@ pub(crate) fn half_inside() -> Vec<u8> {
         &graph_value(12, "y", "float32", &["2"]),
     ])
 }
+
+/// A model that loads and fails whatever it is given: `[n, 2]` is made a vector of seven.
+pub(crate) fn failing() -> Vec<u8> {
+    model(&[
+        &graph_node("Reshape", &["x", "seven"], "y", &[]),
+        &initializer("seven", "int64", &[1], &7_i64.to_le_bytes()),
+        &graph_value(11, "x", "float32", &["n", "2"]),
+        &graph_value(12, "y", "float32", &["7"]),
+    ])
+}
+
+/// A decoder of 384 tokens that says `token` again and again, and holds no more than `positions` tokens though nothing
+/// says so.
+pub(crate) fn forgetful(token: usize, positions: usize) -> Vec<u8> {
+    let row = (0..384).map(|it| if it == token { 9.0_f32 } else { 0.0 });
+    let row: Vec<u8> = row.flat_map(f32::to_le_bytes).collect();
+    let rows = u64::try_from(positions).expect("few");
+    let scalar = |name: &str, number: i64| initializer(name, "int64", &[], &number.to_le_bytes());
+    model(&[
+        &graph_node("Shape", &["input_ids"], "shape", &[]),
+        &graph_node("Gather", &["shape", "one"], "count", &[]),
+        &graph_node("Range", &["zero", "count", "one"], "places", &[]),
+        &graph_node("Gather", &["rows", "places"], "said", &[]),
+        &graph_node("Unsqueeze", &["said", "axis"], "logits", &[]),
+        &scalar("zero", 0),
+        &scalar("one", 1),
+        &initializer("axis", "int64", &[1], &0_i64.to_le_bytes()),
+        &initializer("rows", "float32", &[rows, 384], &row.repeat(positions)),
+        &graph_value(11, "input_ids", "int64", &["b", "n"]),
+        &graph_value(12, "logits", "float32", &["b", "n", "384"]),
+    ])
+}
+
+/// A model of pictures whose sides must be multiples of 32.
+pub(crate) fn of_blocks() -> Vec<u8> {
+    model(&[
+        &graph_node("SpaceToDepth", &["x"], "b", &[("blocksize", 32)]),
+        &graph_node("DepthToSpace", &["b"], "y", &[("blocksize", 32)]),
+        &graph_value(11, "x", "float32", &["1", "3", "h", "w"]),
+        &graph_value(12, "y", "float32", &["1", "3", "h", "w"]),
+    ])
+}

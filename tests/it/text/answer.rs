@@ -62,7 +62,7 @@ fn sum<'t>(reading: &Reading, chunks: impl IntoIterator<Item = &'t str>) -> Sum 
     for chunk in chunks {
         add(&mut sum, answer.push(chunk));
     }
-    add(&mut sum, answer.finish());
+    add(&mut sum, answer.finish(false));
     assert_eq!(answer.calls(), sum.calls.len());
     sum
 }
@@ -497,4 +497,72 @@ proptest! {
         let cut = sum(&reading, chunks.iter().map(String::as_str));
         prop_assert_eq!(cut, whole, "{}", text);
     }
+}
+
+/// What is read of an answer that a limit cut.
+fn cut(family: Family, text: &str) -> Sum {
+    let mut answer = Answer::new(&reading(family));
+    let mut sum = Sum::default();
+    for letter in text.chars() {
+        add(&mut sum, answer.push(&letter.to_string()));
+    }
+    add(&mut sum, answer.finish(true));
+    sum
+}
+
+#[test]
+fn a_call_that_is_cut_comes_as_far_as_it_goes() {
+    let weather = |arguments: &str| vec![("weather".to_owned(), arguments.to_owned())];
+    let forced =
+        r#"[{"name": "now", "arguments": {}}, {"name": "weather", "arguments": {"city": "Os"#;
+    let both = [vec![now()], weather(r#"{"city": "Os"#)].concat();
+    for (family, text, calls) in [
+        (Family::Required, forced, both),
+        (
+            Family::Required,
+            r#"[{"name": "weather", "arguments": "#,
+            weather(""),
+        ),
+        (Family::Required, r#"{"name": "weather", "#, weather("")),
+        (Family::Required, r#"[{"name": "wea"#, Vec::new()),
+        (Family::Required, r#"[{"na"#, Vec::new()),
+        (Family::Required, "[", Vec::new()),
+        (
+            Family::Required,
+            r#"[{"name": "now", "arguments": {}}, "#,
+            vec![now()],
+        ),
+        (
+            Family::Hermes,
+            r#"<tool_call>{"name": "weather", "arguments": {"city""#,
+            weather(r#"{"city""#),
+        ),
+        (
+            Family::Llama,
+            r#"{"name": "weather", "parameters": {"days": 3"#,
+            weather(r#"{"days": 3"#),
+        ),
+        (
+            Family::Mistral,
+            r#"[TOOL_CALLS]weather[ARGS]{"city": "#,
+            weather(r#"{"city": "#),
+        ),
+        (
+            Family::Harmony,
+            r#"<|channel|>commentary to=functions.weather<|message|>{"city": "Os"#,
+            weather(r#"{"city": "Os"#),
+        ),
+    ] {
+        let sum = cut(family, text);
+        assert_eq!((sum.content.as_str(), sum.calls), ("", calls), "{text}");
+    }
+    // What may be no call stays content, whoever ended it.
+    let text = r#"<tool_call>{"name": "nobody", "#;
+    assert_eq!(cut(Family::Hermes, text).content, text);
+    let text = r#"<tool_call>{"name": "weather", "arguments": {"#;
+    assert_eq!(read(Family::Hermes, text).content, text);
+    assert_eq!(
+        read(Family::Required, r#"[{"name": "weather", "arguments": {"#),
+        Sum::default()
+    );
 }

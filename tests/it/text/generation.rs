@@ -34,6 +34,8 @@ type Likes = dyn Fn(&[u32]) -> Vec<(u32, f32)>;
 struct Table {
     likes: Box<Likes>,
     context: usize,
+    /// Most tokens that it holds, though it does not say so.
+    hidden: usize,
     held: Vec<u32>,
     /// Lengths of what was fed.
     fed: Vec<usize>,
@@ -45,6 +47,7 @@ impl Table {
         Self {
             likes: Box::new(likes),
             context: 1000,
+            hidden: 1000,
             held: Vec::new(),
             fed: Vec::new(),
             logits: Vec::new(),
@@ -89,6 +92,11 @@ impl Decoder for Table {
         assert!(!tokens.is_empty() && self.held.len() + tokens.len() <= self.context);
         if !going_on() {
             return Err(DecodeError::Gone);
+        }
+        let held = self.held.len();
+        if held + tokens.len() > self.hidden {
+            let cause = "index 7 is out of range".into();
+            return Err(DecodeError::Beyond { held, cause });
         }
         self.held.extend(tokens);
         self.fed.push(tokens.len());
@@ -625,4 +633,35 @@ fn failures_are_errors() {
 fn a_generation_can_move_between_threads() {
     fn is_send<T: Send>() {}
     is_send::<Generation>();
+}
+
+#[test]
+fn an_answer_ends_where_the_model_holds_no_more() {
+    let mut table = Table::saying(2, &tokens("ab").repeat(50));
+    table.hidden = 10;
+    let more = Request {
+        choices: 2,
+        ..request("12")
+    };
+    let (generated, texts, events) = run(&mut table, more);
+    // Eight were fed and one more was chosen.
+    assert_eq!(texts, ["ababababa", "ababababa"]);
+    assert_eq!(generated.usage.completion_tokens, 18);
+    for said in &generated.choices {
+        assert_eq!((said.finish, said.whole), (Some(Finish::Length), Some(9)));
+    }
+    let finished = events
+        .iter()
+        .filter(|it| matches!(it, Event::Finish { .. }));
+    assert_eq!(finished.count(), 2);
+    let mut table = Table::saying(2, &tokens("ab"));
+    table.hidden = 3;
+    let refused = generate(&mut table, request("12345"), &|| true, &mut |_| {
+        ControlFlow::Continue(())
+    });
+    let refused = refused.expect_err("the prompt is too long");
+    assert!(
+        matches!(refused, GenerationError::Decode(DecodeError::Beyond { .. })),
+        "{refused}"
+    );
 }

@@ -3,10 +3,13 @@
 use std::cell::Cell;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
-use pkgtool::train::classifier::{Examples, FitError, Metrics, fit};
-use pkgtool::train::{ClassWeights, FitOptions};
-use serde_json::Value;
+use pkgtool::train::FitOptions;
+use pkgtool::train::classifier::{Examples, FitError, Metrics, choose, fit, split};
+use serde_json::{Value, json};
+
+use crate::support::environment::Piece;
 
 fn cases() -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/train/classifier.json");
@@ -40,12 +43,10 @@ fn weights(case: &Value, labels: &[u32]) -> Vec<f64> {
     }
 }
 
-fn options(case: &Value, tolerance: f64) -> FitOptions {
+fn options(tolerance: f64) -> FitOptions {
     FitOptions {
-        l2: of(case, "l2"),
         tolerance,
         max_iterations: 10_000,
-        class_weights: ClassWeights::Equal,
         ..FitOptions::default()
     }
 }
@@ -65,7 +66,8 @@ fn probabilities_are_those_of_scikit_learn() {
         let fitted = fit(
             examples,
             weights(case, &labels),
-            &options(case, 1e-9),
+            of(case, "l2"),
+            &options(1e-9),
             &|_| true,
         );
         let fitted = fitted.expect("it is found");
@@ -103,9 +105,15 @@ fn the_same_rows_give_the_same_weights_to_the_bit() {
     };
     let once = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        let fitted = pool
-            .expect("a pool")
-            .install(|| fit(examples, vec![1.0; 1000], &FitOptions::default(), &|_| true));
+        let fitted = pool.expect("a pool").install(|| {
+            fit(
+                examples,
+                vec![1.0; 1000],
+                1.0,
+                &FitOptions::default(),
+                &|_| true,
+            )
+        });
         fitted.expect("it is found")
     };
     let first = once(1);
@@ -128,13 +136,20 @@ fn a_search_is_stopped_and_bad_numbers_are_refused() {
         looks.get() < 2
     };
     let good = [0.0, 1.0, 0.5, 0.7];
-    let stopped = fit(examples(&good), vec![1.0; 4], &FitOptions::default(), &stop);
+    let stopped = fit(
+        examples(&good),
+        vec![1.0; 4],
+        1.0,
+        &FitOptions::default(),
+        &stop,
+    );
     assert!(matches!(stopped, Err(FitError::Stopped)), "{stopped:?}");
     assert_eq!(looks.get(), 2);
     let bad = [0.0, f32::NAN, 0.5, 0.7];
     let refused = fit(
         examples(&bad),
         vec![1.0; 4],
+        1.0,
         &FitOptions::default(),
         &|_| true,
     );
@@ -151,12 +166,127 @@ fn rows_that_can_be_told_apart_without_a_penalty_end_at_the_most_iterations() {
         count: 2,
     };
     let options = FitOptions {
-        l2: 0.0,
         max_iterations: 5,
         tolerance: 1e-12,
         ..FitOptions::default()
     };
-    let fitted = fit(examples, vec![1.0; 4], &options, &|_| true).expect("it is found");
+    let fitted = fit(examples, vec![1.0; 4], 0.0, &options, &|_| true).expect("it is found");
     assert!(!fitted.converged);
     assert_eq!(fitted.classifier.predict(&[0.0, 1.0, 5.0, 6.0]), labels);
+}
+
+/// Macro F1 of scikit-learn's classifier with its default penalty, and the best of several penalties and weights.
+const SCIKIT_LEARN: &str = "
+import json, sys
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+given = json.load(sys.stdin)
+x, y, first = given['x'], given['y'], given['first']
+def score(c, weight):
+    model = LogisticRegression(C=c, max_iter=1000, class_weight=weight).fit(x[:first], y[:first])
+    return f1_score(y[first:], model.predict(x[first:]), average='macro')
+all = [score(c, weight) for c in (1, 3, 10, 30, 100) for weight in (None, 'balanced')]
+print(json.dumps({'default': score(1, None), 'best': max(all)}))
+";
+
+/// Rows of length 1, as embeddings have it, of which few have other labels than the first.
+fn imbalanced(times: usize, state: &mut u64) -> (Vec<Vec<f32>>, Vec<u32>) {
+    let mut noise = || -> f32 {
+        let drawn = (0..4).map(|_| {
+            *state = state.wrapping_mul(6_364_136_223_846_793_005);
+            *state = state.wrapping_add(1_442_695_040_888_963_407);
+            f32::from(u16::try_from(*state >> 48).expect("16 bits")) / 65536.0
+        });
+        drawn.sum::<f32>() - 2.0
+    };
+    let (mut rows, mut labels) = (Vec::new(), Vec::new());
+    for (label, count) in [300, 20, 15, 10].into_iter().enumerate() {
+        for _ in 0..count * times {
+            let of = |place: usize| if place % 4 == label { 0.7 } else { 0.0 };
+            let row: Vec<f32> = (0..32).map(|place| noise() + of(place)).collect();
+            let length = row.iter().map(|it| it * it).sum::<f32>().sqrt();
+            rows.push(row.iter().map(|it| it / length).collect());
+            labels.push(u32::try_from(label).expect("few"));
+        }
+    }
+    (rows, labels)
+}
+
+fn examples((vectors, labels): &(Vec<f32>, Vec<u32>)) -> Examples<'_> {
+    Examples {
+        vectors,
+        width: 32,
+        labels,
+        count: 4,
+    }
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "one comparison")]
+fn a_chosen_penalty_does_not_starve_labels_with_few_rows() {
+    let test = "a_chosen_penalty_does_not_starve_labels_with_few_rows";
+    let Some(sklearn) = Piece::Sklearn.or_skip(test) else {
+        return;
+    };
+    let mut state = 1;
+    let (mut rows, mut labels) = imbalanced(1, &mut state);
+    let first = rows.len();
+    let (others, their_labels) = imbalanced(3, &mut state);
+    let parts = split(&labels, 4, 0.2, 0);
+    let of = |places: &[usize]| -> (Vec<f32>, Vec<u32>) {
+        let vectors = places.iter().flat_map(|row| rows[*row].clone()).collect();
+        (vectors, places.iter().map(|row| labels[*row]).collect())
+    };
+    let (training, kept) = (of(&parts.training), of(&parts.validation));
+    let both = (examples(&training), examples(&kept));
+    let count = |label: u32| training.1.iter().filter(|it| **it == label).count();
+    let counts: Vec<f64> = (0..4)
+        .map(|it| f64::from(u32::try_from(count(it)).expect("few")))
+        .collect();
+    let equal = vec![1.0; training.1.len()];
+    let balanced = training
+        .1
+        .iter()
+        .map(|label| 69.0 / counts[*label as usize])
+        .collect();
+    let weighings = [equal.clone(), balanced];
+    let options = FitOptions::default();
+    let chosen = choose(both, &weighings, &options, &|_| true).expect("it is found");
+    let again = choose(both, &weighings, &options, &|_| true).expect("it is found");
+    assert_eq!(chosen, again, "the same rows give the same choice");
+    assert_eq!(chosen.tried, 14);
+    let test_vectors = others.concat();
+    let names: Vec<String> = (0..4).map(|it: u32| it.to_string()).collect();
+    let score = |l2: f64, weights: &[f64]| {
+        let fitted = fit(both.0, weights.to_vec(), l2, &options, &|_| true).expect("it is found");
+        let taken = fitted.classifier.predict(&test_vectors);
+        Metrics::of(&names, &their_labels, &taken)
+    };
+    let own = score(chosen.l2, &weighings[chosen.weights]).macro_f1;
+    let starved = score(1.0, &equal);
+    assert!(
+        own > starved.macro_f1 + 0.05,
+        "{chosen:?}: {own}, not {}",
+        starved.macro_f1
+    );
+    let warned = starved.warning();
+    assert_eq!(warned.is_some(), starved.accuracy - starved.macro_f1 > 0.1);
+    rows.extend(others);
+    labels.extend(&their_labels);
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("given.json");
+    let given = json!({"x": rows, "y": labels, "first": first});
+    fs::write(&file, given.to_string()).expect("a file");
+    let ran = Command::new("python3")
+        .args(["-c", SCIKIT_LEARN])
+        .env("PYTHONPATH", sklearn)
+        .stdin(fs::File::open(&file).expect("it is there"))
+        .output()
+        .expect("python3 runs");
+    let said: Value = serde_json::from_slice(&ran.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&ran.stderr)));
+    let (default, best): (f64, f64) = (self::of(&said, "default"), self::of(&said, "best"));
+    // Theirs has the kept rows to train on, too.
+    assert!(own > default, "{own}, and scikit-learn's default {default}");
+    assert!(own > best - 0.05, "{own}, and scikit-learn's best {best}");
 }

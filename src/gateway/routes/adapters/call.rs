@@ -142,7 +142,7 @@ async fn read(
     })
 }
 
-/// The service that a model's id names, if the caller may use it and it is active.
+/// The service that a model's id names, if the caller may use it and a request is worth an attempt.
 pub(super) fn service(
     gateway: &Gateway,
     caller: AccountId,
@@ -162,9 +162,13 @@ pub(super) fn service(
         }
         error.with("place", "$.model")
     })?;
-    if !found.is_active() {
-        let message = format!("nothing here runs the model {}", json::shown(model));
-        return Err(no_model(&message));
+    if !found.may_answer() {
+        let reason = found.inactive_reason();
+        let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+        let model = json::shown(model);
+        return Err(no_model(&format!(
+            "nothing here runs the model {model}{reason}"
+        )));
     }
     Ok((id, found))
 }

@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 use super::super::Gateway;
 use super::super::auth::Caller;
 use super::super::error::{Error, ErrorBody};
-use super::super::extract::{InPath, InQuery};
+use super::super::extract::{InPath, InQuery, digits};
 use super::super::form::{
     Predict2RequestData, PredictRequestData, Raw, RawParameters, Repeatable, ServicePath, Texts,
     Whole,
@@ -93,6 +93,7 @@ struct TaskPath {
 struct WaitParameters {
     /// Seconds to wait for the task's end before answering, at most 60.
     #[param(maximum = 60, nullable = false)]
+    #[serde(default, deserialize_with = "digits")]
     wait: Option<u64>,
 }
 
@@ -111,6 +112,7 @@ struct ListParameters {
     before: Option<String>,
     /// How many, at most 1000.
     #[param(minimum = 1, maximum = 1000, nullable = false)]
+    #[serde(default, deserialize_with = "digits")]
     limit: Option<usize>,
 }
 

@@ -8,9 +8,9 @@ mod train {
     pub mod options {
         #[derive(Debug, Clone)]
         pub struct FitOptions {
-            pub l2: f64,
             pub max_iterations: u64,
             pub tolerance: f64,
+            pub seed: u64,
         }
     }
 
@@ -39,10 +39,10 @@ fn main() {
         .map(|it| u32::from_le_bytes(it.try_into().expect("four bytes")))
         .collect();
     let examples = Examples { vectors: &vectors, width, labels: &labels, count };
-    let options = FitOptions { l2: 1.0, max_iterations: 200, tolerance: 1e-4 };
+    let options = FitOptions { max_iterations: 200, tolerance: 1e-4, seed: 0 };
     for _ in 0..times {
         let began = Instant::now();
-        let fitted = fit(examples, vec![1.0; rows], &options, &|_| true).expect("it is found");
+        let fitted = fit(examples, vec![1.0; rows], 1.0, &options, &|_| true).expect("it is found");
         let seconds = began.elapsed().as_secs_f64();
         let taken = fitted.classifier.predict(&vectors);
         let right = taken.iter().zip(&labels).filter(|(a, b)| a == b).count();

@@ -143,6 +143,7 @@ fn endpoint(engines: &Arc<Engines>, path: PathBuf) -> Option<Arc<Endpoint>> {
         backend: None,
         weight_bytes: info.weight_bytes,
         carrying: Carrying::default(),
+        first: Vec::new(),
         model: path,
     };
     let settings = ServiceSettings {

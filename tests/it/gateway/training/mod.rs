@@ -2,6 +2,8 @@
 
 mod datasets;
 mod durable;
+mod names;
+mod paths;
 mod pictures;
 mod sequence;
 mod wrong;

@@ -28,8 +28,13 @@ pub(super) struct Model {
 
 impl Model {
     fn new(graph: &[&[u8]]) -> Self {
+        Self::of(&onnx(graph))
+    }
+
+    /// A model file with these bytes.
+    pub(super) fn of(bytes: &[u8]) -> Self {
         let directory = TempDir::new().expect("a directory");
-        fs::write(directory.path().join("m.onnx"), onnx(graph)).expect("a file");
+        fs::write(directory.path().join("m.onnx"), bytes).expect("a file");
         Self { directory }
     }
 
@@ -52,6 +57,7 @@ pub(super) fn of_file(path: PathBuf) -> EndpointModel {
         backend: None,
         weight_bytes: info.weight_bytes,
         carrying: Carrying::default(),
+        first: Vec::new(),
         model: path,
     }
 }

@@ -1,0 +1,110 @@
+//! The trial of a model: runs on small valid inputs show whether it runs at all.
+//!
+//! Invariant: a model counts as broken only if every trial run failed, and none of them because of the values of
+//! its inputs or of a time limit. The number of runs and their time are bounded.
+
+use std::iter::once;
+use std::time::{Duration, Instant};
+
+use super::model::EndpointModel;
+use crate::engine::EngineError;
+use crate::tensor::input::{Generator, InputArgs, OpenDim, assemble, open_dims, trial_sizes};
+use crate::tensor::limit::Limit;
+use crate::tensor::{Signature, Tensor};
+
+/// No further input is tried after this time.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a trial shows.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// The model ran.
+    Runs,
+    /// It failed with every input; the first failure.
+    Fails(EngineError),
+    /// No input could be made, or failures do not show whose fault they are.
+    Unknown,
+}
+
+/// Tries inputs, likeliest first, until the model runs.
+pub(super) fn of(
+    model: &EndpointModel,
+    mut run: impl FnMut(&[Tensor]) -> Result<(), EngineError>,
+) -> Verdict {
+    let began = Instant::now();
+    let mut first = None;
+    let mut is_conclusive = true;
+    for inputs in inputs(model) {
+        if first.is_some() && began.elapsed() > PATIENCE {
+            break;
+        }
+        let Err(error) = run(&inputs) else {
+            return Verdict::Runs;
+        };
+        let by_time = matches!(
+            error,
+            EngineError::Limit {
+                limit: Limit::Time(_),
+                ..
+            }
+        );
+        is_conclusive &= !by_time && !matches!(error, EngineError::Input { .. });
+        let is_over = matches!(error, EngineError::Died { .. } | EngineError::Limit { .. });
+        first.get_or_insert(error);
+        if is_over {
+            break;
+        }
+    }
+    match first {
+        Some(error) if is_conclusive => Verdict::Fails(error),
+        _ => Verdict::Unknown,
+    }
+}
+
+/// Small valid inputs of a model. Its graph is read only if the usual sizes fail.
+fn inputs(model: &EndpointModel) -> Box<dyn Iterator<Item = Vec<Tensor>> + '_> {
+    if !model.first.is_empty() {
+        return Box::new(once(model.first.clone()));
+    }
+    let signature = model.carrying.visible(&model.signature);
+    let open = open_dims(&signature, &InputArgs::default()).unwrap_or_default();
+    let smallest = once(sizes(open.iter().map(|dim| (dim.label.as_str(), 1))));
+    let (path, more) = (&model.model, signature.clone());
+    // Sizes of bounded dimensions default to the bound.
+    let unbounded = |dims: &[OpenDim]| -> Vec<OpenDim> {
+        let dims = dims.iter().filter(|dim| dim.bound.is_none());
+        dims.cloned().collect()
+    };
+    let proposed = once(unbounded(&open)).flat_map(move |open| {
+        let proposed = trial_sizes(path, &more, &open).into_iter();
+        proposed.map(|trial| sizes(trial.iter().map(|it| (it.label.as_str(), it.size))))
+    });
+    let zeros = smallest
+        .chain(once(Vec::new()))
+        .chain(proposed)
+        .map(|dims| (dims, Generator::Zeros));
+    // A number among the inputs may be a size, which zero is not.
+    let ones = once((Vec::new(), Generator::Ones));
+    let all = zeros.chain(ones);
+    Box::new(all.filter_map(move |(dims, values)| filled(&signature, dims, values)))
+}
+
+fn sizes<'s>(sizes: impl Iterator<Item = (&'s str, u64)>) -> Vec<String> {
+    sizes
+        .map(|(label, size)| format!("{label}={size}"))
+        .collect()
+}
+
+/// Makes inputs of these sizes; `None` if the signature does not allow them.
+pub(super) fn filled(
+    signature: &Signature,
+    dims: Vec<String>,
+    values: Generator,
+) -> Option<Vec<Tensor>> {
+    let args = InputArgs {
+        default: Some(values),
+        dims,
+        ..InputArgs::default()
+    };
+    assemble(signature, &args).ok()
+}

@@ -1,0 +1,133 @@
+//! Sizes for open dimensions that a model may take where the usual one, 1, is none: those that its graph
+//! suggests, then common ones.
+//!
+//! Invariant: a size is only proposed; the caller finds out by running the model.
+
+use std::path::Path;
+
+use super::{Axis, Evidence, OpenDim, Suggestion, axes, evidence};
+use crate::tensor::Signature;
+
+/// Common sizes, most likely first.
+const LADDER: [u64; 9] = [32, 64, 224, 16, 512, 8, 4, 128, 2];
+
+/// The size of a dimension in a trial.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrialSize {
+    /// The dimension's symbol, or `input[axis]`.
+    pub label: String,
+    /// The proposed size.
+    pub size: u64,
+    /// What in the graph suggests it.
+    pub why: Option<String>,
+}
+
+/// Returns sizes for the `open` dimensions of a method of the model at `model`, likeliest first. The
+/// combination of ones is left out.
+pub fn trial_sizes(model: &Path, signature: &Signature, open: &[OpenDim]) -> Vec<Vec<TrialSize>> {
+    let evidence = evidence(model, signature);
+    ordered(open, &evidence, &leading(signature, open))
+}
+
+/// The open dimensions that come first in an input of several: batches, most likely.
+fn leading(signature: &Signature, open: &[OpenDim]) -> Vec<bool> {
+    let axes = axes(signature);
+    let comes_first = |dim: &OpenDim| {
+        let mut inputs = axes.iter().flatten();
+        inputs.any(|axes| axes.len() > 1 && axes[0] == Axis::Open(dim.label.clone()))
+    };
+    open.iter().map(comes_first).collect()
+}
+
+/// Sizes for all open dimensions, likeliest first.
+fn ordered(open: &[OpenDim], evidence: &Evidence, leading: &[bool]) -> Vec<Vec<TrialSize>> {
+    let mut trials: Vec<Vec<TrialSize>> = Vec::new();
+    let rounds = std::iter::once(None).chain(LADDER.map(Some));
+    for common in rounds {
+        let choices = open.iter().zip(leading).map(|(dim, leading)| {
+            let (size, why) = size_of(dim, evidence, common.filter(|_| !leading));
+            TrialSize {
+                label: dim.label.clone(),
+                size,
+                why,
+            }
+        });
+        trials.push(choices.collect());
+    }
+    // Last of all, a first dimension that is no batch.
+    let all = open.iter().map(|dim| {
+        let (size, why) = size_of(dim, evidence, Some(LADDER[0]));
+        TrialSize {
+            label: dim.label.clone(),
+            size,
+            why,
+        }
+    });
+    trials.push(all.collect());
+    let sizes = |trial: &[TrialSize]| trial.iter().map(|choice| choice.size).collect::<Vec<_>>();
+    let mut seen = vec![vec![1; open.len()]];
+    trials.retain(|trial| {
+        let sizes = sizes(trial);
+        let is_new = !seen.contains(&sizes);
+        seen.push(sizes);
+        is_new
+    });
+    trials
+}
+
+/// What the graph suggests for a dimension, else a common size that its strides divide.
+fn size_of(dim: &OpenDim, evidence: &Evidence, common: Option<u64>) -> (u64, Option<String>) {
+    let why = |found: &Suggestion| Some(found.why.clone());
+    if let Some(exact) = evidence.exact.get(&dim.label) {
+        return (exact.size, why(exact));
+    }
+    let divisor = evidence.divisor.get(&dim.label);
+    match (divisor, common) {
+        (Some(divisor), common) => {
+            let size = common.unwrap_or(1).next_multiple_of(divisor.size.max(1));
+            (size, why(divisor))
+        }
+        (None, common) => (common.unwrap_or(1), None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(label: &str) -> OpenDim {
+        OpenDim {
+            label: label.to_owned(),
+            bound: None,
+            allowed: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_the_graph_says_comes_first() {
+        let mut evidence = Evidence::default();
+        let suggestion = |size, why: &str| Suggestion {
+            size,
+            why: why.to_owned(),
+        };
+        let labels = ["batch", "features", "height", "length"];
+        evidence
+            .exact
+            .insert("features".to_owned(), suggestion(6, "six rows"));
+        evidence
+            .divisor
+            .insert("height".to_owned(), suggestion(48, "strides"));
+        let open = labels.map(open);
+        let trials = ordered(&open, &evidence, &[true, false, false, false]);
+        let sizes: Vec<Vec<u64>> = trials
+            .iter()
+            .map(|trial| trial.iter().map(|choice| choice.size).collect())
+            .collect();
+        let why = |place: usize| trials[0][place].why.as_deref();
+        assert_eq!((why(1), why(2)), (Some("six rows"), Some("strides")));
+        assert_eq!(sizes[0], [1, 6, 48, 1]);
+        assert_eq!(sizes[1], [1, 6, 48, 32]);
+        assert_eq!(sizes[2], [1, 6, 96, 64]);
+        assert_eq!(sizes.last().map(Vec::as_slice), Some(&[32, 6, 48, 32][..]));
+    }
+}

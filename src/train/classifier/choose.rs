@@ -1,0 +1,124 @@
+//! Choosing the penalty, and how much labels count, by rows that were kept from training.
+//!
+//! Invariant: the same rows and options give the same choice. The number of fits, their iterations and their rows are
+//! bounded, whatever the dataset.
+
+use super::super::options::FitOptions;
+use super::{Classifier, Examples, FitError, Metrics, fit, split};
+
+/// Penalties that are tried. Of equals the first is taken.
+const PENALTIES: [f64; 7] = [1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 3.0];
+
+/// The penalty where no rows were kept to choose by.
+pub const DEFAULT_L2: f64 = 1.0;
+
+/// Most rows that a trial is fitted to, of each label in proportion.
+const MOST_ROWS: usize = 4000;
+
+/// Most iterations of a trial.
+const MOST_ITERATIONS: u64 = 60;
+
+/// Other weights of labels are taken only if the macro F1 gains so much: they cost accuracy.
+const GAIN: f64 = 0.01;
+
+/// What was chosen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Chosen {
+    /// The penalty.
+    pub l2: f64,
+    /// The place of the weights among those that were offered.
+    pub weights: usize,
+    /// How many fits were compared.
+    pub tried: usize,
+}
+
+/// Chooses the penalty and one of the `weighings` (how much each training row counts) by the macro F1 on the
+/// validation rows, then by accuracy.
+pub fn choose(
+    (training, validation): (Examples<'_>, Examples<'_>),
+    weighings: &[Vec<f64>],
+    options: &FitOptions,
+    goes_on: &dyn Fn(u64) -> bool,
+) -> Result<Chosen, FitError> {
+    let mut chosen = Chosen {
+        l2: DEFAULT_L2,
+        weights: 0,
+        tried: 0,
+    };
+    if validation.labels.is_empty() {
+        return Ok(chosen);
+    }
+    let options = FitOptions {
+        max_iterations: options.max_iterations.min(MOST_ITERATIONS),
+        ..options.clone()
+    };
+    let rows = sampled(training, options.seed);
+    let sample = Sample::of(training, &rows);
+    let mut best = (f64::NEG_INFINITY, f64::NEG_INFINITY);
+    for (place, weighing) in weighings.iter().enumerate() {
+        let weights: Vec<f64> = rows.iter().map(|row| weighing[*row]).collect();
+        // The penalty stands beside a sum over rows: fewer rows need less of it.
+        let part = weights.iter().sum::<f64>() / weighing.iter().sum::<f64>();
+        for l2 in PENALTIES {
+            let examples = sample.examples(training);
+            let fitted = match fit(examples, weights.clone(), l2 * part, &options, goes_on) {
+                Ok(fitted) => fitted,
+                // Another penalty may do.
+                Err(FitError::Failed(_)) => continue,
+                Err(error) => return Err(error),
+            };
+            chosen.tried += 1;
+            let score = score(&fitted.classifier, validation);
+            let margin = if place == chosen.weights { 1e-9 } else { GAIN };
+            let is_equal = place == chosen.weights && (score.0 - best.0).abs() <= 1e-9;
+            if score.0 > best.0 + margin || is_equal && score.1 > best.1 + 1e-9 {
+                best = score;
+                (chosen.l2, chosen.weights) = (l2, place);
+            }
+        }
+    }
+    Ok(chosen)
+}
+
+/// Macro F1 and accuracy.
+fn score(classifier: &Classifier, rows: Examples<'_>) -> (f64, f64) {
+    let names = vec![String::new(); rows.count];
+    let metrics = Metrics::of(&names, rows.labels, &classifier.predict(rows.vectors));
+    (metrics.macro_f1, metrics.accuracy)
+}
+
+/// The rows that trials are fitted to.
+#[expect(clippy::cast_precision_loss, reason = "numbers of rows")]
+fn sampled(training: Examples<'_>, seed: u64) -> Vec<usize> {
+    let rows = training.labels.len();
+    if rows <= MOST_ROWS {
+        return (0..rows).collect();
+    }
+    let kept = MOST_ROWS as f64 / rows as f64;
+    split(training.labels, training.count, 1.0 - kept, seed).training
+}
+
+/// Copies of some rows.
+struct Sample {
+    vectors: Vec<f32>,
+    labels: Vec<u32>,
+}
+
+impl Sample {
+    fn of(training: Examples<'_>, rows: &[usize]) -> Self {
+        let vectors = rows.iter().flat_map(|row| training.vector(*row));
+        Self {
+            vectors: vectors.copied().collect(),
+            labels: rows.iter().map(|row| training.labels[*row]).collect(),
+        }
+    }
+
+    fn examples<'s>(&'s self, like: Examples<'_>) -> Examples<'s> {
+        Examples {
+            vectors: &self.vectors,
+            labels: &self.labels,
+            width: like.width,
+            count: like.count,
+        }
+    }
+}
