@@ -180,6 +180,13 @@ impl Snapshot {
         self.accounts.get(&id)
     }
 
+    /// The numbers of all accounts, the oldest first.
+    pub fn ids(&self) -> Vec<AccountId> {
+        let mut ids: Vec<_> = self.accounts.keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
     /// The account of this number.
     pub fn by_id(&self, id: AccountId) -> Option<&Account> {
         self.accounts.get(&id)

@@ -6,6 +6,7 @@
 
 mod accounts;
 mod configs;
+mod cpu;
 mod directory;
 mod key;
 mod number;
@@ -17,6 +18,7 @@ mod usage;
 
 pub use accounts::{AccountError, Accounts};
 pub use configs::PredictConfigs;
+pub use cpu::{CpuCounts, CpuUsed};
 pub use directory::{Directory, Snapshot};
 pub use key::{ApiKey, Permission, Permissions, Secret, UnknownPermission};
 pub use number::number;

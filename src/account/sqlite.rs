@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
+use super::cpu::CpuUsed;
 use super::key::{ApiKey, Permissions};
 use super::record::{Account, AccountId, Counted, MOST, PredictConfig, Usage, UsageKey};
 use super::store::{AccountStore, NewConfig, NewKey, StoredKey};
@@ -264,9 +265,49 @@ impl AccountStore for SqliteAccounts {
         })
     }
 
+    async fn add_cpu(&self, used: &[CpuUsed]) -> Result<(), DatabaseError> {
+        let sql = format!(
+            "INSERT INTO cpu_usage (account, day, micros) VALUES (?1, ?2, ?3)
+            ON CONFLICT (account, day) DO UPDATE SET micros = min({MOST}, micros + excluded.micros)"
+        );
+        self.write(|connection| {
+            let change = connection.unchecked_transaction()?;
+            let mut add = change.prepare_cached(&sql)?;
+            for used in used {
+                let micros = i64::try_from(used.micros.min(MOST)).unwrap_or(i64::MAX);
+                add.execute(params![used.account.0, used.day.0, micros])?;
+            }
+            drop(add);
+            change.commit()
+        })
+    }
+
+    async fn cpu(
+        &self,
+        account: Option<AccountId>,
+        from: Day,
+        to: Day,
+    ) -> Result<Vec<CpuUsed>, DatabaseError> {
+        let sql = "SELECT account, day, micros FROM cpu_usage
+            WHERE day BETWEEN ?2 AND ?3 AND (?1 IS NULL OR account = ?1) ORDER BY day, account";
+        self.read(|connection| {
+            let mut read = connection.prepare_cached(sql)?;
+            let values = params![account.map(|account| account.0), from.0, to.0];
+            let used = read.query_map(values, |row| {
+                Ok(CpuUsed {
+                    account: AccountId(row.get(0)?),
+                    day: Day(row.get(1)?),
+                    micros: row.get::<_, i64>(2)?.try_into().unwrap_or(0),
+                })
+            })?;
+            used.collect()
+        })
+    }
+
     async fn forget_usage(&self, before: Day, most: usize) -> Result<usize, DatabaseError> {
         // Looked for first: a change that changes nothing would wait for others, too.
-        let find = "SELECT EXISTS (SELECT 1 FROM usage WHERE day < ?1)";
+        let find = "SELECT EXISTS (SELECT 1 FROM usage WHERE day < ?1)
+            OR EXISTS (SELECT 1 FROM cpu_usage WHERE day < ?1)";
         let is_there = self.read(|connection| {
             let mut find = connection.prepare_cached(find)?;
             find.query_row([before.0], |row| row.get::<_, bool>(0))
@@ -277,7 +318,12 @@ impl AccountStore for SqliteAccounts {
         let sql = "DELETE FROM usage WHERE (account, day, service) IN (
             SELECT account, day, service FROM usage WHERE day < ?1 ORDER BY day LIMIT ?2)";
         let most = i64::try_from(most).unwrap_or(i64::MAX);
-        self.write(|connection| connection.execute(sql, [before.0, most]))
+        let cpu = "DELETE FROM cpu_usage WHERE day < ?1";
+        self.write(|connection| {
+            // A row for an account and a day: few.
+            connection.execute(cpu, [before.0])?;
+            connection.execute(sql, [before.0, most])
+        })
     }
 }
 

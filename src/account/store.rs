@@ -1,5 +1,6 @@
 //! The seam between accounts and what keeps them.
 
+use super::cpu::CpuUsed;
 use super::key::{ApiKey, Permissions};
 use super::record::{Account, AccountId, Counted, PredictConfig, Usage, UsageKey};
 use crate::database::{DatabaseError, Day, Timestamp};
@@ -111,6 +112,18 @@ pub trait AccountStore: Send + Sync {
         from: Day,
         to: Day,
     ) -> Result<Vec<Usage>, DatabaseError>;
+
+    /// Adds to the CPU time that accounts used; all of it or nothing.
+    async fn add_cpu(&self, used: &[CpuUsed]) -> Result<(), DatabaseError>;
+
+    /// The CPU time that an account, or each of all, used from one day to another, both included, in the order
+    /// of days and accounts.
+    async fn cpu(
+        &self,
+        account: Option<AccountId>,
+        from: Day,
+        to: Day,
+    ) -> Result<Vec<CpuUsed>, DatabaseError>;
 
     /// Forgets at most so many counts of days before one, the oldest first, and gives how many.
     async fn forget_usage(&self, before: Day, most: usize) -> Result<usize, DatabaseError>;

@@ -11,9 +11,10 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use super::cpu::{CpuCounts, CpuUsed};
 use super::record::{AccountId, Counted, Usage, UsageKey};
 use super::store::AccountStore;
-use crate::database::{DatabaseError, Day, Timestamp};
+use crate::database::{DatabaseError, Day, RetentionClock, Timestamp};
 
 /// How often what was counted is stored.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -38,15 +39,24 @@ struct Counts {
     pending: Mutex<HashMap<UsageKey, Counted>>,
     /// Held while what is pending is being stored, or both are read.
     storing: tokio::sync::Mutex<()>,
+    clock: Arc<RetentionClock>,
+    cpu: Arc<CpuCounts>,
 }
 
 impl UsageCounts {
     /// Begins to count into a store, which keeps so many days. Must be called on a tokio runtime.
-    pub fn start(store: Arc<dyn AccountStore>, keep_days: u32) -> Self {
+    pub fn start(
+        store: Arc<dyn AccountStore>,
+        keep_days: u32,
+        clock: Arc<RetentionClock>,
+        cpu: Arc<CpuCounts>,
+    ) -> Self {
         let counts = Arc::new(Counts {
             store,
             pending: Mutex::default(),
             storing: tokio::sync::Mutex::default(),
+            clock,
+            cpu,
         });
         let writer = tokio::spawn(write(Arc::clone(&counts), keep_days));
         Self {
@@ -58,6 +68,17 @@ impl UsageCounts {
     /// Counts.
     pub fn count(&self, key: UsageKey, used: Counted) {
         self.counts.pending().entry(key).or_default().add(used);
+    }
+
+    /// The CPU time that an account used on each day from one to another, both included.
+    pub async fn cpu_of(
+        &self,
+        account: AccountId,
+        from: Day,
+        to: Day,
+    ) -> Result<Vec<CpuUsed>, DatabaseError> {
+        self.counts.store_pending().await?;
+        self.counts.store.cpu(Some(account), from, to).await
     }
 
     /// Stores what was counted so far.
@@ -92,6 +113,13 @@ impl Counts {
 
     async fn store_pending(&self) -> Result<(), DatabaseError> {
         let _storing = self.storing.lock().await;
+        let cpu = self.cpu.take();
+        if !cpu.is_empty()
+            && let Err(error) = self.store.add_cpu(&cpu).await
+        {
+            self.cpu.put_back(cpu);
+            return Err(error);
+        }
         if self.pending().is_empty() {
             return Ok(());
         }
@@ -105,7 +133,7 @@ impl Counts {
     }
 
     async fn forget(&self, keep_days: u32) -> Result<(), DatabaseError> {
-        let before = Timestamp::now().day().before(keep_days);
+        let before = self.clock.kept_since_day(keep_days);
         while self.store.forget_usage(before, FORGOTTEN).await? == FORGOTTEN {
             tokio::time::sleep(REST).await;
         }
@@ -142,6 +170,13 @@ impl std::fmt::Debug for Counts {
 
 /// Stores what was counted, again and again, and forgets what is too old.
 async fn write(counts: Arc<Counts>, keep_days: u32) {
+    let today = Timestamp::now().day();
+    match counts.store.cpu(None, today, today).await {
+        Ok(used) => counts.cpu.restore(&used),
+        Err(error) => {
+            tracing::error!(%error, "the CPU time that accounts used today cannot be read")
+        }
+    }
     let mut warned = false;
     let mut forget_at = Instant::now();
     loop {

@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
 
 use super::DatabaseError;
-use super::directory::make_directory;
+use super::directory::own_directory;
 
 /// The file that is locked.
 const FILE: &str = "lock";
@@ -18,7 +18,7 @@ pub struct DataLock {
 impl DataLock {
     /// Takes the lock of a directory, which is made if it is not there.
     pub fn take(directory: &Path) -> Result<Self, DatabaseError> {
-        make_directory(directory)?;
+        own_directory(directory)?;
         let path = directory.join(FILE);
         let read_only = |error: std::io::Error| DatabaseError::ReadOnly {
             path: path.display().to_string(),

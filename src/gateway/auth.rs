@@ -14,7 +14,7 @@ use super::Gateway;
 use super::connections::Connected;
 use super::error::Error;
 use super::observe::{Known, Whose};
-use crate::account::{AccountId, Permission, Permissions, Snapshot};
+use crate::account::{Account, AccountId, ApiKey, Permission, Permissions, Snapshot};
 use crate::database::Timestamp;
 
 /// The header with the key.
@@ -94,28 +94,9 @@ impl FromRequestParts<Arc<Gateway>> for AdapterCaller {
 
 /// Whom a key belongs to, if that account may ask for anything.
 async fn accept(secret: &str, parts: &Parts, gateway: &Arc<Gateway>) -> Result<Caller, Error> {
-    let known = parts.extensions.get::<Arc<Known>>();
     let look = |snapshot: &Snapshot| {
         let (key, account) = snapshot.authenticate(secret, Timestamp::now())?;
-        if let Some(known) = known {
-            // It is set once for a request.
-            let _ = known.caller.set(Whose {
-                id: account.id,
-                account: account.name.clone(),
-                key: key.name.clone(),
-            });
-        }
-        Some(if account.blocked {
-            Err(Error::blocked())
-        } else {
-            if let Some(connected) = parts.extensions.get::<Arc<Connected>>() {
-                connected.open.showed_key();
-            }
-            Ok(Caller {
-                account: account.id,
-                permissions: key.permissions,
-            })
-        })
+        Some(admit(gateway, parts, key, account))
     };
     if let Some(accepted) = look(&gateway.directory.snapshot()) {
         return accepted;
@@ -123,6 +104,52 @@ async fn accept(secret: &str, parts: &Parts, gateway: &Arc<Gateway>) -> Result<C
     // It may have been made a moment ago.
     gateway.directory.look_for(secret).await;
     look(&gateway.directory.snapshot()).unwrap_or_else(|| Err(Error::unknown_key()))
+}
+
+/// The caller with a known key, if its account may ask for anything now.
+fn admit(
+    gateway: &Gateway,
+    parts: &Parts,
+    key: &ApiKey,
+    account: &Account,
+) -> Result<Caller, Error> {
+    let known = parts.extensions.get::<Arc<Known>>();
+    if let Some(known) = known {
+        // It is set once for a request.
+        let _ = known.caller.set(Whose {
+            id: account.id,
+            account: account.name.clone(),
+            key: key.name.clone(),
+        });
+    }
+    if account.blocked {
+        return Err(Error::blocked());
+    }
+    if let Some(connected) = parts.extensions.get::<Arc<Connected>>() {
+        connected.open.showed_key();
+    }
+    take_place(gateway, known, key)?;
+    Ok(Caller {
+        account: account.id,
+        permissions: key.permissions,
+    })
+}
+
+/// Counts a request among those of its key, once.
+fn take_place(gateway: &Gateway, known: Option<&Arc<Known>>, key: &ApiKey) -> Result<(), Error> {
+    let Some(known) = known.filter(|known| known.place.get().is_none()) else {
+        return Ok(());
+    };
+    let limits = &gateway.settings.limits;
+    let place = gateway.in_flight.begin(key.id, key.account, limits);
+    let place = place.map_err(|met| {
+        let who = format_args!("key {} of account {}", key.name, key.account.0).to_string();
+        gateway.limit_met(met.limit, &who);
+        Error::too_many_requests(met)
+    })?;
+    // It was empty above, and a request is answered by one task.
+    let _ = known.place.set(place);
+    Ok(())
 }
 
 /// Who looks at what needs no key: the account of a key, where there is one that is good for something.

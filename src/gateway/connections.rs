@@ -20,6 +20,9 @@ use super::settings::Limits;
 /// In a connection's number of requests: it gave way to another.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
+/// The number of connections that are in no limit: others have theirs from 1.
+const BESIDE: u64 = 0;
+
 /// Connections that are looked at for one that gives way. Those found busy are looked at last the next time.
 const MOST_LOOKS: usize = 512;
 
@@ -148,6 +151,16 @@ impl Connections {
         Admission {
             open: Some(open),
             limit,
+        }
+    }
+
+    /// A connection that is in no limit, and gives way to none.
+    pub(super) fn beside(self: &Arc<Self>) -> Open {
+        Open {
+            all: Arc::clone(self),
+            number: BESIDE,
+            life: Arc::default(),
+            showed_key: AtomicBool::new(false),
         }
     }
 

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use super::in_flight::Met;
 use crate::database::DatabaseError;
 use crate::service::{CallError, Refusal};
 use crate::task::{BAD_REQUEST, BlobError, EnqueueError, Failure, SERVICE_UNAVAILABLE};
@@ -220,6 +221,19 @@ impl Error {
         Self::new(status, "TOO_MANY_CONNECTIONS", message).retry_after(1)
     }
 
+    /// A key, or an account, with as many requests under way as it may have.
+    pub(super) fn too_many_requests(met: Met) -> Self {
+        let (limit, most) = (met.limit, met.most);
+        let message = format!(
+            "{most} requests of this {} are being answered, as many as may be; wait for one of them, or \
+             raise `limits.{limit}`",
+            limit.trim_start_matches("requests_per_")
+        );
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        let error = Self::new(status, "TOO_MANY_OPEN_REQUESTS", message);
+        error.with("limit", most).retry_after(1)
+    }
+
     /// A request that the HTTP library refused, with its status.
     pub(super) fn no_request(status: StatusCode) -> Self {
         let (code, message) = match status {
@@ -236,6 +250,15 @@ impl Error {
             ),
         };
         Self::new(status, code, message)
+    }
+
+    /// A request with `Content-Length` and `Transfer-Encoding`: a proxy before this server may have read
+    /// another body than this server would.
+    pub(super) fn two_lengths() -> Self {
+        Self::bad_request(
+            "the request has both `Content-Length` and `Transfer-Encoding`; send one of them",
+        )
+        .with("place", "Content-Length")
     }
 
     /// A path that does not exist.
@@ -451,6 +474,9 @@ impl From<EnqueueError> for Error {
                 Self::new(status, "STORED_BYTES_LIMIT_EXCEEDED", message)
                     .with("limit", limit)
                     .with("held", held)
+            }
+            EnqueueError::CpuUsed { limit, retry_after } => {
+                too_many("CPU_SECONDS_LIMIT_EXCEEDED", retry_after).with("limit", limit)
             }
             EnqueueError::Blocked => Self::blocked(),
             EnqueueError::Conflict => {

@@ -22,6 +22,7 @@ use tracing::{Instrument as _, Level};
 use super::Gateway;
 use super::connections::Connected;
 use super::error::Error;
+use super::in_flight::Place;
 use super::peer;
 use super::request_id::REQUEST_ID;
 use crate::account::AccountId;
@@ -42,6 +43,8 @@ pub(super) struct Known {
     pub(super) id: Option<HeaderValue>,
     /// Whose key it has, once the key was found.
     pub(super) caller: OnceLock<Whose>,
+    /// Its place among the requests of its key, once the key was found.
+    pub(super) place: OnceLock<Place>,
     /// What is asked of which service, once it is clear that it may be.
     pub(super) asked: OnceLock<(Arc<Service>, Operation)>,
 }
@@ -218,6 +221,10 @@ impl Line {
         }
         answer.status = response.status().as_u16();
         self.answer = Some(answer);
+        if self.known.place.get().is_some() {
+            // Until the body has left: streams last longer than their head.
+            response.extensions_mut().insert(Arc::clone(&self.known));
+        }
         response.headers_mut().insert(REQUEST_ID, self.id.clone());
         response
     }

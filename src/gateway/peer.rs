@@ -18,9 +18,10 @@ const MOST_ENTRIES: usize = 32;
 /// Who can reach a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Audience {
-    /// Operators, or whoever is on this machine.
+    /// Operators only.
     Trusted,
-    /// Anybody: names of accounts and of services that are not public are no matter of theirs.
+    /// Anybody, from this machine too: a proxy before the server connects from there. Names of services and
+    /// accounts take a key.
     Anybody,
 }
 

@@ -1,15 +1,20 @@
 //! What the page of metrics shows beside counts: the services, the sessions, the store as they are now.
 
+use std::time::Duration;
+
 use super::Gateway;
-use super::metrics::Present;
+use super::auth::Viewer;
+use super::metrics::{Names, OfAccount, Present};
 use super::peer::Audience;
+use super::visible::usable;
+use crate::account::AccountId;
 
 /// The present of a gateway, as this audience may see it.
-pub(super) async fn present(gateway: &Gateway, audience: Audience) -> Present {
+pub(super) async fn present(gateway: &Gateway, audience: Audience, viewer: Viewer) -> Present {
     let directory = &gateway.settings.data_dir;
     let engines = &gateway.engines;
     Present {
-        is_named: audience == Audience::Trusted,
+        names: names(gateway, audience, viewer),
         tasks: gateway.store.load().await.ok(),
         services: gateway.services.all(),
         unserved: gateway.services.unserved().len(),
@@ -17,5 +22,47 @@ pub(super) async fn present(gateway: &Gateway, audience: Audience) -> Present {
         body_bytes: gateway.memory.held(),
         meters: engines.meters().all(),
         sizes: gateway.metrics.sizes(directory).await,
+        accounts: accounts(gateway, audience, viewer).await,
+    }
+}
+
+/// What is known of the accounts that may be named: as many as metrics tell apart.
+async fn accounts(gateway: &Gateway, audience: Audience, viewer: Viewer) -> Vec<OfAccount> {
+    let snapshot = std::sync::Arc::clone(&gateway.directory.snapshot());
+    let totals = gateway.engines.meters().cpu().totals();
+    let used = |account| {
+        let found = totals.iter().find(|(id, _)| *id == account);
+        Duration::from_micros(found.map_or(0, |(_, micros)| *micros))
+    };
+    let named: Vec<AccountId> = match (audience, viewer.0) {
+        (Audience::Trusted, _) => snapshot.ids(),
+        (Audience::Anybody, account) => account.into_iter().collect(),
+    };
+    let mut accounts = Vec::new();
+    for id in named.into_iter().take(gateway.settings.metrics.accounts) {
+        if let Some(account) = snapshot.by_id(id) {
+            accounts.push(OfAccount {
+                name: account.name.clone(),
+                cpu: used(id),
+                stored: gateway.stored_lately(id).await,
+            });
+        }
+    }
+    accounts
+}
+
+/// All names for operators; for a key its own account and the services that it may use.
+fn names(gateway: &Gateway, audience: Audience, viewer: Viewer) -> Names {
+    if audience == Audience::Trusted {
+        return Names::All;
+    }
+    let accounts = gateway.directory.snapshot();
+    let Some(account) = viewer.0.and_then(|account| accounts.by_id(account)) else {
+        return Names::None;
+    };
+    let services = usable(gateway, viewer).into_iter();
+    Names::Of {
+        account: account.name.clone(),
+        services: services.map(|it| it.meter.label.clone()).collect(),
     }
 }

@@ -13,23 +13,28 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderMap, Request, Response, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Request, Response, Version, header};
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
 use super::connections::{Answering, Connected, Connections, Open};
 use super::error::Error;
+use super::observe::Known;
 use super::peer::Audience;
+use super::request_id::REQUEST_ID;
 use super::settings::Settings;
 use super::stopping::{Deadline, Stage};
 use super::tls::{HTTP2, Tls};
-use super::wire::{Exchange, Instead, UnderWay, Wire};
+use super::unread::lend;
+use super::wire::{Exchange, Instead, Refused, UnderWay, Wire};
 use super::{Gateway, routes};
 
 /// Pause after a connection could not be accepted: most likely there are too many open files.
@@ -39,6 +44,17 @@ const AFTER_A_FAILURE: Duration = Duration::from_millis(100);
 /// was killed while it started a worker leaves its sockets a moment later.
 const BIND_TRIES: u32 = 5;
 const BETWEEN_TRIES: Duration = Duration::from_millis(200);
+
+/// Connections beside the limit, for requests that ask how the server is, and how long one may last.
+const PROBES: usize = 32;
+const PROBE_TIME: Duration = Duration::from_secs(5);
+
+/// How long a server that stops accepts connections and waits for the next request of those that are open:
+/// their clients learn from an answer that the connection closes.
+const LAST_REQUESTS: Duration = Duration::from_millis(250);
+
+/// How long connections that were accepted last, or are idle, have to close by themselves.
+const LAST_HEADS: Duration = Duration::from_secs(1);
 
 /// Requests of one HTTP/2 connection that may be under way.
 const HTTP2_STREAMS: u32 = 128;
@@ -98,13 +114,8 @@ impl Bound {
         self.address
     }
 
-    /// Whether only operators and this machine can reach it: there metrics name services and accounts.
-    pub fn is_trusted(&self) -> bool {
-        self.audience() == Audience::Trusted
-    }
-
     fn audience(&self) -> Audience {
-        if self.for_operators || self.address.ip().is_loopback() {
+        if self.for_operators {
             Audience::Trusted
         } else {
             Audience::Anybody
@@ -136,6 +147,7 @@ impl Bound {
             handshake: settings.timeouts.header(),
             connections: Connections::new(&settings.limits),
             instead: instead(Arc::clone(&gateway)),
+            probes: Arc::new(Semaphore::new(PROBES)),
             gateway: Arc::clone(&gateway),
         };
         tokio::pin!(stop);
@@ -153,8 +165,7 @@ impl Bound {
                 }
             }
         };
-        drop(self.listener);
-        serving.end(deadline).await;
+        serving.end(self.listener, deadline).await;
     }
 }
 
@@ -172,6 +183,8 @@ struct Serving {
     connections: Arc<Connections>,
     instead: Instead,
     gateway: Arc<Gateway>,
+    /// Places of connections beside the limit.
+    probes: Arc<Semaphore>,
 }
 
 impl Serving {
@@ -182,17 +195,31 @@ impl Serving {
             self.gateway.limit_met(limit, &address);
         }
         match admission.open {
-            Some(open) => self.spawn(stream, peer, Arc::new(open)),
-            None if self.tls.is_none() => {
-                let answer = (self.instead)(StatusCode::SERVICE_UNAVAILABLE);
-                // It fits what the system buffers; a client that is gone needs none.
-                let _ = stream.try_write(&answer);
-            }
-            None => {}
+            Some(open) => self.spawn(stream, peer, Arc::new(open), None),
+            None => match Arc::clone(&self.probes).try_acquire_owned() {
+                Ok(place) => {
+                    let open = Arc::new(self.connections.beside());
+                    self.spawn(stream, peer, open, Some(place));
+                }
+                Err(_) if self.tls.is_none() => {
+                    let answer = (self.instead)(Refused::NoConnection);
+                    // It fits what the system buffers; a client that is gone needs none.
+                    let _ = stream.try_write(&answer);
+                }
+                Err(_) => {}
+            },
         }
     }
 
-    fn spawn(&self, stream: TcpStream, peer: SocketAddr, open: Arc<Open>) {
+    /// Serves a connection. One that has a place for probes is beside the limit: it tells how the server is,
+    /// and nothing else.
+    fn spawn(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        open: Arc<Open>,
+        probe: Option<OwnedSemaphorePermit>,
+    ) {
         // Small answers must not wait for more; if it can't be set, they do.
         let _ = stream.set_nodelay(true);
         let exchange = Arc::new(Exchange::default());
@@ -204,6 +231,7 @@ impl Serving {
             audience: self.audience,
             open: Arc::clone(&open),
         });
+        let (is_probe, gateway) = (probe.is_some(), Arc::clone(&self.gateway));
         let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
             let takes_compressed = request.headers().contains_key(header::ACCEPT_ENCODING);
             let router = if takes_compressed {
@@ -213,15 +241,14 @@ impl Serving {
             };
             let guards = (connected.open.answering(), under_way.begin());
             request.extensions_mut().insert(Arc::clone(&connected));
+            let (gateway, exchange) = (Arc::clone(&gateway), Arc::clone(&under_way));
             async move {
-                let answer: Result<Response<Body>, Infallible> =
-                    router.oneshot(request.map(Body::new)).await;
-                answer.map(|answer| {
-                    answer.map(|body| Guarded {
-                        body,
-                        _guards: guards,
-                    })
-                })
+                let mut answer = answer(&gateway, &exchange, router, request, is_probe).await?;
+                let known = answer.extensions_mut().remove::<Arc<Known>>();
+                Ok::<_, Infallible>(answer.map(|body| Guarded {
+                    body,
+                    _guards: (guards, known),
+                }))
             }
         });
         // Without TLS there is HTTP/1 only: looking for another's first bytes has no time limit.
@@ -246,6 +273,7 @@ impl Serving {
             let connection = http1.serve_connection(io, service);
             watcher.watch(connection.into_owned()).await
         };
+        let time = probe.as_ref().map(|_| PROBE_TIME);
         tokio::spawn(async move {
             tokio::select! {
                 // Errors of a connection are its client's: it went away, or spoke no HTTP.
@@ -253,30 +281,62 @@ impl Serving {
                     tracing::debug!(%error, "a connection ended badly");
                 },
                 () = open.closed() => {}
+                () = after(time) => {}
             }
-            drop(counted);
+            drop((counted, probe));
         });
     }
 
+    /// Accepts what comes for a moment, and at the end everything that the system has accepted: a closed
+    /// listener resets those.
+    async fn accept_last(&self, listener: TcpListener, until: Instant) {
+        loop {
+            let accepted = tokio::time::timeout_at(until, listener.accept()).await;
+            match accepted {
+                Ok(Ok((stream, peer))) => self.accepted(stream, peer),
+                Ok(Err(_)) | Err(_) => break,
+            }
+        }
+        let Ok(listener) = listener.into_std() else {
+            return;
+        };
+        // It does not block: with nobody left it fails.
+        while let Ok((stream, peer)) = listener.accept() {
+            if stream.set_nonblocking(true).is_ok()
+                && let Ok(stream) = TcpStream::from_std(stream)
+            {
+                self.accepted(stream, peer);
+            }
+        }
+    }
+
     /// Lets requests end, then cuts them off.
-    async fn end(self, deadline: Deadline) {
-        let stopping = &self.gateway.stopping;
+    async fn end(self, listener: TcpListener, deadline: Deadline) {
+        let gateway = Arc::clone(&self.gateway);
+        let stopping = &gateway.stopping;
         stopping.set(Stage::Draining);
-        self.connections.close_idle();
+        let now = Instant::now();
+        self.accept_last(listener, deadline.cut.min(now + LAST_REQUESTS))
+            .await;
         let ended = self.graceful.shutdown();
         tokio::pin!(ended);
-        if tokio::time::timeout_at(deadline.cut, &mut ended)
-            .await
-            .is_err()
-        {
-            stopping.set(Stage::CutOff);
-            self.connections.poke();
-            if tokio::time::timeout_at(deadline.end, &mut ended)
+        let heads = deadline.cut.min(Instant::now() + LAST_HEADS);
+        // Most close by themselves, and answer what arrived; the rest sent no whole head.
+        if tokio::time::timeout_at(heads, &mut ended).await.is_err() {
+            self.connections.close_idle();
+            if tokio::time::timeout_at(deadline.cut, &mut ended)
                 .await
                 .is_err()
             {
-                stopping.count_cut(self.connections.close_all());
-                ended.await;
+                stopping.set(Stage::CutOff);
+                self.connections.poke();
+                if tokio::time::timeout_at(deadline.end, &mut ended)
+                    .await
+                    .is_err()
+                {
+                    stopping.count_cut(self.connections.close_all());
+                    ended.await;
+                }
             }
         }
         let requests = stopping.cut();
@@ -291,12 +351,14 @@ impl Serving {
 
 /// Says in our own words what the HTTP library, or the listener, has to say.
 fn instead(gateway: Arc<Gateway>) -> Instead {
-    Arc::new(move |status| {
-        let error = if status == StatusCode::SERVICE_UNAVAILABLE {
-            Error::too_many_connections()
-        } else {
-            Error::no_request(status)
+    Arc::new(move |refused| {
+        let error = match refused {
+            Refused::ByLibrary(status) => Error::no_request(status),
+            Refused::Ambiguous => Error::two_lengths(),
+            Refused::NoConnection => Error::too_many_connections(),
+            Refused::Stopping => Error::stopping(),
         };
+        let status = error.status;
         let id = gateway.request_ids.of(&HeaderMap::new());
         let request = id.to_str().unwrap_or_default();
         let (status, code) = (status.as_u16(), error.code.clone());
@@ -306,10 +368,72 @@ fn instead(gateway: Arc<Gateway>) -> Instead {
     })
 }
 
+/// Answers a request, and says in the answer whether its connection stays open.
+async fn answer(
+    gateway: &Gateway,
+    exchange: &Exchange,
+    router: Router,
+    request: Request<Incoming>,
+    is_probe: bool,
+) -> Result<Response<Body>, Infallible> {
+    let is_http1 = request.version() < Version::HTTP_2;
+    let stays = stays_open(&request);
+    let (request, unread) = lend(request);
+    let mut answer = if is_probe && !routes::tells_health(request.uri().path()) {
+        refused(gateway, request.headers())
+    } else {
+        router.oneshot(request).await?
+    };
+    let is_read = match unread {
+        Some(unread) => unread.is_read().await,
+        None => true,
+    };
+    let stays = stays && is_read && !is_probe && gateway.stopping.is_serving();
+    if is_http1 && !stays {
+        let close = HeaderValue::from_static("close");
+        answer.headers_mut().insert(header::CONNECTION, close);
+    }
+    exchange.stays_open(stays);
+    Ok(answer)
+}
+
+/// Whether a client may send another request after this one, as far as the request says.
+fn stays_open(request: &Request<Incoming>) -> bool {
+    let has = |wanted: &str| {
+        let values = request.headers().get_all(header::CONNECTION).iter();
+        let options = values.filter_map(|value| value.to_str().ok());
+        let mut options = options.flat_map(|value| value.split(','));
+        options.any(|option| option.trim().eq_ignore_ascii_case(wanted))
+    };
+    match request.version() {
+        Version::HTTP_11 => !has("close"),
+        Version::HTTP_10 => has("keep-alive"),
+        _ => true,
+    }
+}
+
+/// The answer to a request for which there is no connection.
+fn refused(gateway: &Gateway, headers: &HeaderMap) -> Response<Body> {
+    let id = gateway.request_ids.of(headers);
+    let error = Error::too_many_connections();
+    gateway.metrics.unread(error.status.as_u16());
+    let mut answer = error.render(id.to_str().unwrap_or_default());
+    answer.headers_mut().insert(REQUEST_ID, id);
+    answer
+}
+
+/// Resolves after a time, if there is one.
+async fn after(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// A response's body. What counts as being answered ends with it.
 struct Guarded {
     body: Body,
-    _guards: (Answering, UnderWay),
+    _guards: ((Answering, UnderWay), Option<Arc<Known>>),
 }
 
 impl HttpBody for Guarded {

@@ -10,18 +10,23 @@ use std::time::Instant;
 use arc_swap::{ArcSwap, Guard};
 
 use super::error::Error;
+use super::in_flight::InFlight;
 use super::limit_met::LimitsMet;
 use super::metrics::Metrics;
 use super::readiness::Looked;
 use super::request_id::RequestIds;
 use super::settings::{Changes, Settings};
 use super::stopping::Stopping;
+use super::stored::OnDisk;
 use crate::account::{AccountId, Directory, PredictConfigs, UsageCounts, number};
 use crate::database::Timestamp;
 use crate::service::engine::Engines;
 use crate::service::{BodyMemory, Catalog, Kind, Service, ServiceSettings, Unserved};
-use crate::task::{Blobs, EnqueueError, Limit, TaskIds, TaskStore};
+use crate::task::{Blobs, EnqueueError, Limit, TaskIds, TaskStore, Waiters};
 use crate::train::Jobs;
+
+/// A day, in seconds.
+const DAY: i64 = 86_400;
 
 /// Everything that requests are answered from.
 pub struct Gateway {
@@ -45,6 +50,9 @@ pub struct Gateway {
     pub(super) limits_met: LimitsMet,
     pub(super) stopping: Stopping,
     pub(super) looked: Looked,
+    pub(super) in_flight: InFlight,
+    pub(super) waiters: Waiters,
+    pub(super) on_disk: OnDisk,
 }
 
 /// Takes over what changed, or says what is wrong with it.
@@ -196,6 +204,7 @@ impl Gateway {
     /// A gateway of these parts.
     pub fn new(parts: Parts) -> Arc<Self> {
         Arc::new(Self {
+            waiters: Waiters::start(&*parts.store),
             current: parts.current,
             settings: parts.settings,
             directory: parts.directory,
@@ -208,6 +217,8 @@ impl Gateway {
             ids: parts.ids,
             memory: parts.memory,
             jobs: parts.jobs,
+            in_flight: InFlight::default(),
+            on_disk: OnDisk::default(),
             metrics: Metrics::default(),
             request_ids: RequestIds::new(),
             started: Instant::now(),
@@ -318,6 +329,19 @@ impl Gateway {
         let limit = accounts
             .by_id(account)
             .and_then(|account| self.current().caps().of(account));
-        limit.ok_or(EnqueueError::Blocked)
+        let limit = limit.ok_or(EnqueueError::Blocked)?;
+        self.within_cpu(account)?;
+        Ok(limit)
+    }
+
+    /// Whether an account may have models run today.
+    fn within_cpu(&self, account: AccountId) -> Result<(), EnqueueError> {
+        let limit = self.settings.limits.cpu_seconds_per_day;
+        if limit == 0 || self.engines.meters().cpu().today(account).as_secs() < limit {
+            return Ok(());
+        }
+        let passed = (Timestamp::now().0 / 1000).rem_euclid(DAY);
+        let retry_after = u64::try_from(DAY - passed).unwrap_or(1);
+        Err(EnqueueError::CpuUsed { limit, retry_after })
     }
 }

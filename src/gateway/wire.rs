@@ -16,6 +16,8 @@ use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
+use super::framing::Framing;
+
 /// How long a client that still sends is heard after its answer, in all and without a byte.
 const HEARD: Duration = Duration::from_secs(5);
 const SILENT: Duration = Duration::from_secs(1);
@@ -26,14 +28,29 @@ const HEARD_AT_ONCE: usize = 16 << 10;
 /// Reads of a client that sends without end between which others have their turn.
 const READS: usize = 64;
 
-/// What to say instead of an answer of this status that the library makes.
-pub(super) type Instead = Arc<dyn Fn(StatusCode) -> Bytes + Send + Sync>;
+/// Whom the bytes of an answer refuse that no handler made.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Refused {
+    /// A request that the HTTP library answers with this status.
+    ByLibrary(StatusCode),
+    /// A request that says its length twice.
+    Ambiguous,
+    /// A client for which there is no connection.
+    NoConnection,
+    /// A request that arrives while its connection closes.
+    Stopping,
+}
+
+/// The whole answer to who is refused.
+pub(super) type Instead = Arc<dyn Fn(Refused) -> Bytes + Send + Sync>;
 
 /// What is under way on a connection.
 #[derive(Debug, Default)]
 pub(super) struct Exchange {
     requests: AtomicUsize,
     is_unflushed: AtomicBool,
+    /// The last answer let the client send another request.
+    stays_open: AtomicBool,
 }
 
 /// A request that is under way.
@@ -45,6 +62,9 @@ pub(super) struct Wire<S> {
     inner: S,
     exchange: Arc<Exchange>,
     instead: Instead,
+    framing: Framing,
+    /// A request was made unreadable for the library, since it says its length twice.
+    is_ambiguous: bool,
     /// What is still to be written of an answer in place of the library's.
     pending: Bytes,
     ending: Option<Ending>,
@@ -62,6 +82,11 @@ impl Exchange {
         self.requests.fetch_add(1, Ordering::AcqRel);
         self.is_unflushed.store(true, Ordering::Release);
         UnderWay(Arc::clone(self))
+    }
+
+    /// Whether the answer that comes next lets the client send another request.
+    pub(super) fn stays_open(&self, stays: bool) {
+        self.stays_open.store(stays, Ordering::Release);
     }
 
     fn is_quiet(&self) -> bool {
@@ -88,6 +113,8 @@ impl<S> Wire<S> {
             inner,
             exchange,
             instead,
+            framing: Framing::default(),
+            is_ambiguous: false,
             pending: Bytes::new(),
             ending: None,
         }
@@ -98,7 +125,12 @@ impl<S> Wire<S> {
         let status = head.strip_prefix(b"HTTP/1.")?.get(2..5)?;
         let status = StatusCode::from_bytes(status).ok()?;
         let is_error = status.is_client_error() || status.is_server_error();
-        (is_error && self.exchange.is_quiet()).then(|| (self.instead)(status))
+        let refused = if self.is_ambiguous {
+            Refused::Ambiguous
+        } else {
+            Refused::ByLibrary(status)
+        };
+        (is_error && self.exchange.is_quiet()).then(|| (self.instead)(refused))
     }
 }
 
@@ -116,13 +148,36 @@ impl<S: AsyncWrite + Unpin> Wire<S> {
     }
 }
 
+impl<S: AsyncRead + Unpin> Wire<S> {
+    /// Answers a request that arrived after the library decided to close an idle connection.
+    fn refuse_late(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        let mut bytes = [0; HEARD_AT_ONCE];
+        let mut buffer = ReadBuf::new(&mut bytes);
+        if let Poll::Ready(read) = Pin::new(&mut self.inner).poll_read(context, &mut buffer) {
+            read?;
+            if !buffer.filled().is_empty() {
+                self.pending = (self.instead)(Refused::Stopping);
+            }
+        }
+        Ok(())
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
+        let bytes = &mut buffer.filled_mut()[before..];
+        if let Some(end) = self.framing.ambiguous_head(bytes) {
+            self.is_ambiguous = true;
+            // The library would take one of the two lengths. No head ends so: it rejects this one.
+            bytes[end - 1] = 0;
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -169,6 +224,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
     /// bytes resets it, and may take the answer with it.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_pending(context))?;
+        if self.ending.is_none() && self.exchange.stays_open.swap(false, Ordering::AcqRel) {
+            self.refuse_late(context)?;
+            ready!(self.poll_pending(context))?;
+        }
         if self.ending.is_none() {
             ready!(Pin::new(&mut self.inner).poll_shutdown(context))?;
             self.ending = Some(Ending {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use crate::account::AccountId;
+use crate::account::{AccountId, CpuCounts};
 use crate::metric::{Bounded, Family, Histogram, OTHER};
 
 /// How many services have series of their own, unless a setting says otherwise.
@@ -91,7 +91,10 @@ pub enum Outcome {
 }
 
 #[derive(Debug)]
-struct Accounts(Bounded<i64, Account>);
+struct Accounts {
+    known: Bounded<i64, Account>,
+    cpu: Arc<CpuCounts>,
+}
 
 /// An account's place among those that are told apart; all others have place 0.
 #[derive(Debug)]
@@ -163,12 +166,20 @@ impl Meters {
             place: 0,
             label: OTHER.to_owned(),
         };
-        let accounts = Arc::new(Accounts(Bounded::new(accounts, other)));
+        let accounts = Arc::new(Accounts {
+            known: Bounded::new(accounts, other),
+            cpu: Arc::default(),
+        });
         let other = Meter::new(OTHER, &accounts);
         Self {
             services: Bounded::new(services, other),
             accounts,
         }
+    }
+
+    /// The CPU time of accounts.
+    pub fn cpu(&self) -> &Arc<CpuCounts> {
+        &self.accounts.cpu
     }
 
     /// The meter of a service.
@@ -194,9 +205,9 @@ impl Accounts {
     fn of(&self, id: AccountId, name: &str) -> Arc<Account> {
         if name == OTHER {
             // Two series of one label would be none.
-            return self.0.rest();
+            return self.known.rest();
         }
-        self.0.of(&id.0, || Account {
+        self.known.of(&id.0, || Account {
             // No account has a number below 1.
             place: usize::try_from(id.0).unwrap_or(0),
             label: name.to_owned(),
@@ -238,6 +249,11 @@ impl Meter {
         self.by_account.with(&account.place, make, |it| {
             it.counts[operation as usize][outcome as usize].fetch_add(1, Relaxed)
         });
+    }
+
+    /// Counts CPU time of a model's run for an account.
+    pub fn cpu(&self, account: AccountId, time: Duration) {
+        self.accounts.cpu.add(account, time);
     }
 
     /// What each account asked for.

@@ -18,7 +18,7 @@ use object_store::{GetResult, GetResultPayload, ObjectStore, ObjectStoreExt as _
 use sha2::{Digest, Sha256};
 
 use super::hold::Hold;
-use super::{Content, Lease, NamedBlob, TaskId, TaskStore};
+use super::{Content, Lease, NamedBlob, Outcome, TaskId, TaskStore};
 use crate::database::DatabaseError;
 use crate::service::{Buffer, Holding};
 
@@ -301,7 +301,10 @@ async fn needed(tasks: &dyn TaskStore, name: &Name) -> bool {
         Ok(None) => false,
         Ok(Some(task)) => match attempt {
             None => !task.status.is_final(),
-            Some(attempt) => !task.status.is_final() || attempt == task.attempt,
+            Some(attempt) => {
+                let is_answered = matches!(task.outcome, Some(Outcome::Answer { .. }));
+                !task.status.is_final() || is_answered && attempt == task.attempt
+            }
         },
         Err(_) => true,
     }

@@ -12,8 +12,11 @@ use crate::database::Timestamp;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(Uuid);
 
-/// Makes ids. Each is greater than the one before, though the clock may jump back: a store keeps the
-/// queue in the order of ids.
+/// How far ids may be ahead of the clock, in milliseconds. A clock that is set back further was wrong before.
+const MOST_AHEAD: i64 = 60_000;
+
+/// Makes ids. Each is greater than the one before, though the clock is set back a little: a store keeps the
+/// queue in the order of ids. After a greater step back they follow the clock again.
 #[derive(Debug, Default)]
 pub struct TaskIds {
     last: Mutex<(i64, u16)>,
@@ -61,7 +64,7 @@ impl TaskIds {
                 .last
                 .lock()
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
-            *last = if now.0 > last.0 {
+            *last = if now.0 > last.0 || last.0 - now.0 > MOST_AHEAD {
                 (now.0, 0)
             } else if last.1.saturating_add(1) < COUNTER_END {
                 (last.0, last.1 + 1)
@@ -112,6 +115,11 @@ mod tests {
             assert!(next > last, "{next} after {last}");
             last = next;
         }
+        let far = ids.next(Timestamp(400 * 86_400_000));
+        let back = ids.next(Timestamp(2_000));
+        assert!(back < far && back.made_at() == Timestamp(2_000));
+        let restarted = TaskIds::after(Some(far)).next(Timestamp(2_000));
+        assert_eq!(restarted.made_at(), Timestamp(2_000));
         let again = TaskIds::after(Some(last));
         assert!(again.next(Timestamp(0)) > last);
         assert_eq!(last.to_string().parse(), Ok(last));

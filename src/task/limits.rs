@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::account::{Account, AccountId, Snapshot, UNLIMITED};
+use crate::account::{Account, AccountId, Snapshot};
 
 /// How much of an account's tasks is kept; 0 is no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub struct Quota {
     /// Bytes of bodies, configs and answers. An answer is stored in any case: the account may have made
     /// no more tasks when it came.
     pub bytes: u64,
+    /// Bytes that the account has stored beside its tasks, which count as well.
+    pub beside: u64,
 }
 
 /// System limits on an account's tasks; its own requests per second may be less.
@@ -21,6 +23,8 @@ pub struct Caps {
     pub waiting: u32,
     /// Running tasks.
     pub running: u32,
+    /// Running tasks of all accounts, of which every account has an equal share; 0: no account has one.
+    pub places: u32,
     /// Claims of a task before it is given up.
     pub attempts: u32,
     /// What is kept.
@@ -32,6 +36,8 @@ pub struct Caps {
 pub struct Limit {
     /// Requests per second.
     pub rps: u32,
+    /// Whether this request is in the account's rate already.
+    pub is_counted: bool,
     /// Waiting tasks.
     pub waiting: u32,
     /// Running tasks.
@@ -52,6 +58,7 @@ impl Caps {
     pub fn of(self, account: &Account) -> Option<Limit> {
         (!account.blocked).then(|| Limit {
             rps: account.rps,
+            is_counted: false,
             waiting: account.rps.min(self.waiting),
             running: account.rps.min(self.running),
             quota: self.quota,
@@ -64,7 +71,7 @@ impl Limit {
     #[must_use]
     pub fn counted(self) -> Self {
         Self {
-            rps: UNLIMITED,
+            is_counted: true,
             ..self
         }
     }
@@ -74,6 +81,16 @@ impl Limits {
     /// What these accounts may do within the caps.
     pub fn new(accounts: Arc<Snapshot>, caps: Caps) -> Self {
         Self { accounts, caps }
+    }
+
+    /// Tasks that each of so many accounts may run although all places are taken: its share of the places,
+    /// and at least one. Accounts that came earlier cannot keep a later one from running.
+    pub fn share(&self, accounts: usize) -> u32 {
+        let accounts = u32::try_from(accounts).unwrap_or(u32::MAX).max(1);
+        match self.caps.places {
+            0 => 0,
+            places => (places / accounts).max(1),
+        }
     }
 
     /// How many tasks of an account may run. What a blocked account made before still runs.

@@ -20,6 +20,7 @@ mod store;
 mod stores;
 mod turns;
 mod upload;
+mod waiters;
 
 pub use answered::Answered;
 pub use backup::{Backup, BackupError, backup};
@@ -37,3 +38,4 @@ pub use store::{EnqueueError, Event, TaskStore};
 pub use stores::Stores;
 pub use turns::Turns;
 pub use upload::Upload;
+pub use waiters::{Waiter, Waiters};

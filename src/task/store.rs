@@ -43,8 +43,8 @@ pub enum EnqueueError {
     },
     /// What is kept of the account's tasks would take more than it may.
     #[error(
-        "the account's tasks hold {held} bytes and this request {size}, more than the {limit} that \
-         it may have; delete some (DELETE …/async/task/ID), or wait until finished ones are deleted"
+        "the account has stored {held} bytes, and this request has {size}: more than the {limit} that \
+         it may have; delete tasks or datasets (DELETE …/async/task/ID), or wait until finished ones are deleted"
     )]
     TooManyBytes {
         /// What is stored.
@@ -53,6 +53,17 @@ pub enum EnqueueError {
         size: u64,
         /// The limit.
         limit: u64,
+    },
+    /// The account's requests took as much CPU time today as they may.
+    #[error(
+        "the account's requests took {limit} CPU seconds today, as many as they may \
+         (`limits.cpu_seconds_per_day`); the next day begins at 0:00 UTC"
+    )]
+    CpuUsed {
+        /// The limit, in seconds.
+        limit: u64,
+        /// Seconds until the next day.
+        retry_after: u64,
     },
     /// The idempotency key was used for another request.
     #[error("the Idempotency-Key was used for another request")]
@@ -106,7 +117,8 @@ pub trait TaskStore: Send + Sync {
         now: Timestamp,
     ) -> Result<(), EnqueueError>;
 
-    /// Claims up to `max` waiting tasks: accounts take turns (the one served longest ago first, of
+    /// Claims up to `max` waiting tasks, and more for accounts that run less than their share
+    /// ([`Limits::share`]): accounts take turns (the one served longest ago first, of
     /// several the one with the least number), each account's tasks in the order they came, none beyond
     /// its running limit. Counts the attempt. The turns are as before the first of these claims.
     async fn claim(
@@ -196,6 +208,9 @@ pub trait TaskStore: Send + Sync {
         after: Option<TaskId>,
         max: usize,
     ) -> Result<Vec<NamedBlob>, DatabaseError>;
+
+    /// Bytes that an account's tasks take.
+    async fn stored(&self, account: AccountId) -> Result<u64, DatabaseError>;
 
     /// How much is stored.
     async fn statistics(&self) -> Result<Statistics, DatabaseError>;

@@ -78,8 +78,8 @@ impl CacheDirectory {
     /// The vectors in the file of this name; `None` if another training has them. Older files go where there is
     /// not enough room.
     pub(super) fn open(&self, name: &str) -> io::Result<Option<Cache>> {
-        fs::create_dir_all(&self.path)?;
         let path = self.path.join(name);
+        fs::create_dir_all(path.parent().unwrap_or(&self.path))?;
         self.make_room(&path)?;
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false);
@@ -96,10 +96,12 @@ impl CacheDirectory {
 
     fn make_room(&self, keep: &Path) -> io::Result<()> {
         let mut files = Vec::new();
-        for entry in fs::read_dir(&self.path)? {
-            let entry = entry?;
-            let found = entry.metadata()?;
-            files.push((found.modified()?, found.len(), entry.path()));
+        for entry in walkdir::WalkDir::new(&self.path) {
+            let entry = entry.map_err(io::Error::from)?;
+            let found = entry.metadata().map_err(io::Error::from)?;
+            if found.is_file() {
+                files.push((found.modified()?, found.len(), entry.into_path()));
+            }
         }
         files.sort();
         let mut all: u64 = files.iter().map(|(_, size, _)| size).sum();

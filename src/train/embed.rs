@@ -100,6 +100,8 @@ impl Embedding<'_> {
     /// Vectors of another time; a fault of theirs costs time and nothing else.
     fn open_cache(&self) -> Option<Cache> {
         let name = cache::name(self.encoder, self.holds, self.options.truncate);
+        // Of each account its own: they count among what it has stored, and no other sees what it trained on.
+        let name = format!("{}/{name}", self.caller.0);
         self.cache?.open(&name).unwrap_or_else(|error| {
             tracing::warn!(%error, "vectors that were kept cannot be read");
             None

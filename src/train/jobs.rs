@@ -166,6 +166,13 @@ impl Jobs {
         &self.shared.options.derived
     }
 
+    /// Where the packages and the cached vectors of an account are.
+    pub fn directories_of(&self, account: AccountId) -> (PathBuf, PathBuf) {
+        let options = &self.shared.options;
+        let caches = directory_of(&options.cache.path, account);
+        (directory_of(&options.directory, account), caches)
+    }
+
     /// What datasets may have.
     pub fn bounds(&self) -> Bounds {
         self.shared.options.bounds

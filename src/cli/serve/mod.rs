@@ -154,9 +154,9 @@ async fn serve(mut settings: Settings, args: &Args, level: Level) -> Result<Exit
         operators,
     )?;
     tracing::info!(address = %bound.address(), operators = operators.map(tracing::field::display), "serving");
-    if operators.is_none() && !bound.is_trusted() {
+    if operators.is_none() {
         tracing::info!(
-            "others can reach this address: metrics leave services and accounts out; set `admin.listen`"
+            "metrics name services and accounts only for a key that may use them; set `admin.listen` for all"
         );
     }
     let gateway = Gateway::new(running.parts());

@@ -15,7 +15,7 @@ use crate::account::{
     Account, AccountId, AccountStore, Accounts, Directory, Permissions, PredictConfigs, Secret,
     UNLIMITED, UsageCounts,
 };
-use crate::database::{DataLock, DatabaseUrl, Timestamp};
+use crate::database::{DataLock, DatabaseUrl, RetentionClock, Timestamp};
 use crate::gateway::settings::{LOCAL_ACCOUNT, Settings};
 use crate::gateway::{Deadline, Parts, Services};
 use crate::runtime::machine::Machine;
@@ -24,7 +24,7 @@ use crate::service::meter::Meters;
 use crate::service::{
     BodyMemory, Catalog, CatalogOptions, Kind, PackageDirectory, Service, Upstream,
 };
-use crate::task::{Blobs, Queue, QueueOptions, Stores, TaskIds, TaskStore};
+use crate::task::{Blobs, Queue, QueueOptions, Stores, TaskId, TaskIds, TaskStore};
 use crate::train::{CacheDirectory, DerivedServices, Jobs, JobsOptions, package_directory};
 
 /// What of a running server takes over other settings.
@@ -141,19 +141,23 @@ impl Running {
         let watched = Directory::watch(Arc::clone(&store)).await;
         let watched = watched.map_err(|error| other(&error))?;
         let memory = BodyMemory::new(settings.limits.body_memory());
+        let clock = RetentionClock::open(directory, last.as_ref().map(TaskId::made_at));
+        let clock = Arc::new(clock);
         let queue = Queue::start(QueueOptions {
+            clock: Arc::clone(&clock),
             store: Arc::clone(&tasks),
             blobs: Arc::clone(&blobs),
             memory: Arc::clone(&memory),
             find: Box::new(move |owner, name| finding.find(owner, name)),
             directory: Arc::clone(&watched),
             caps,
-            max_running: settings.tasks.running,
             lease: Duration::from_secs_f64(settings.tasks.lease_s),
             answer_ttl: settings.tasks.answer_ttl(),
             record_ttl: settings.tasks.record_ttl(),
         });
-        let usage = UsageCounts::start(Arc::clone(&store), settings.usage.keep_days);
+        let keep_days = settings.usage.keep_days;
+        let cpu = Arc::clone(engines.meters().cpu());
+        let usage = UsageCounts::start(Arc::clone(&store), keep_days, clock, cpu);
         Ok(Self {
             directory: watched,
             configs: Arc::new(PredictConfigs::new(store)),

@@ -10,16 +10,17 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
-use super::directory::make_directory;
+use super::directory::own_directory;
 use super::{DatabaseError, Space};
 
 /// Migrations, in order: the schema's version is how many of them have run.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     include_str!("schema.sql"),
     include_str!("records.sql"),
     include_str!("media_type.sql"),
     include_str!("usage.sql"),
     include_str!("training.sql"),
+    include_str!("cpu.sql"),
 ];
 
 /// How long a connection waits for another process that writes.
@@ -40,7 +41,7 @@ impl Sqlite {
     /// Opens the database of a file; makes it and its directory if they are not there.
     pub(crate) fn open(file: &Path) -> Result<Self, DatabaseError> {
         if let Some(directory) = file.parent().filter(|it| !it.as_os_str().is_empty()) {
-            make_directory(directory)?;
+            own_directory(directory)?;
         }
         let database = Self {
             path: file.to_owned(),

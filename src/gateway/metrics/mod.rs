@@ -17,7 +17,7 @@ use axum::http::Method;
 
 use crate::database::Timestamp;
 use crate::metric::{Family, Histogram, OTHER};
-pub(super) use page::Present;
+pub(super) use page::{Names, OfAccount, Present};
 use storage::{Sizes, Storage};
 
 /// Methods with a label of their own: methods are the client's to choose.

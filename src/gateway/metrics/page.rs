@@ -1,12 +1,14 @@
 //! The page: every metric with its name, its help and its labels.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use super::process::Processes;
 use super::storage::Sizes;
 use super::{Metrics, method};
+use crate::gateway::stored::Stored;
 use crate::metric::{Format, Histogram, Page};
 use crate::service::engine::SessionState;
 use crate::service::meter::{Meter, Operation, Outcome};
@@ -19,8 +21,8 @@ type Doing = (&'static str, &'static str, fn(&Service) -> usize);
 
 /// What is looked up when the page is asked for.
 pub(in crate::gateway) struct Present {
-    /// Whether the names of services and accounts may be told.
-    pub(in crate::gateway) is_named: bool,
+    /// The services and accounts that may be named.
+    pub(in crate::gateway) names: Names,
     /// Waiting and running tasks, if the store tells.
     pub(in crate::gateway) tasks: Option<(u64, u64)>,
     pub(in crate::gateway) services: Vec<Arc<Service>>,
@@ -32,6 +34,44 @@ pub(in crate::gateway) struct Present {
     pub(in crate::gateway) body_bytes: usize,
     pub(in crate::gateway) meters: Vec<Arc<Meter>>,
     pub(in crate::gateway) sizes: Sizes,
+    pub(in crate::gateway) accounts: Vec<OfAccount>,
+}
+
+/// What is known of an account.
+pub(in crate::gateway) struct OfAccount {
+    pub(in crate::gateway) name: String,
+    /// CPU time since the start.
+    pub(in crate::gateway) cpu: Duration,
+    pub(in crate::gateway) stored: Option<Stored>,
+}
+
+/// Which services and accounts a page names.
+pub(in crate::gateway) enum Names {
+    None,
+    All,
+    /// One account, and the services of these labels.
+    Of {
+        account: String,
+        services: HashSet<String>,
+    },
+}
+
+impl Names {
+    fn has_service(&self, label: &str) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Of { services, .. } => services.contains(label),
+        }
+    }
+
+    fn has_account(&self, label: &str) -> bool {
+        match self {
+            Self::None => false,
+            Self::All => true,
+            Self::Of { account, .. } => account == label,
+        }
+    }
 }
 
 impl Metrics {
@@ -50,10 +90,14 @@ impl Metrics {
             1_u64,
         );
         self.requests(&mut page);
-        if present.is_named {
-            asked(&mut page, &present.meters);
-            ran(&mut page, &present.meters);
+        let names = &present.names;
+        if !matches!(names, Names::None) {
+            let meters = present.meters.iter();
+            let meters: Vec<_> = meters.filter(|it| names.has_service(&it.label)).collect();
+            asked(&mut page, &meters, names);
+            ran(&mut page, &meters);
             sessions_and_queues(&mut page, present, &processes);
+            accounts(&mut page, &present.accounts);
         }
         tasks(&mut page, present);
         loaded(&mut page, present);
@@ -122,12 +166,15 @@ impl Metrics {
 }
 
 /// What was asked of services, by whom, and what came of it.
-fn asked(page: &mut Page, meters: &[Arc<Meter>]) {
+fn asked(page: &mut Page, meters: &[&Arc<Meter>], names: &Names) {
     let help =
         "Requests to services (predict, create) and runs of tasks (task), by what came of them.";
     let mut counts = page.counter("pkgtool_service_requests", help);
     for meter in meters {
         for account in meter.accounts() {
+            if !names.has_account(&account.label) {
+                continue;
+            }
             for operation in Operation::ALL {
                 for outcome in Outcome::ALL {
                     let count = account.count(operation, outcome);
@@ -148,7 +195,7 @@ fn asked(page: &mut Page, meters: &[Arc<Meter>]) {
 }
 
 /// How services ran.
-fn ran(page: &mut Page, meters: &[Arc<Meter>]) {
+fn ran(page: &mut Page, meters: &[&Arc<Meter>]) {
     let times: [Times; 6] = [
         (
             "pkgtool_predict_seconds",
@@ -216,6 +263,30 @@ fn ran(page: &mut Page, meters: &[Arc<Meter>]) {
     }
 }
 
+/// What accounts took and have.
+fn accounts(page: &mut Page, accounts: &[OfAccount]) {
+    let help = "CPU time that the models of an account's requests took.";
+    let mut samples = page.counter("pkgtool_account_cpu_seconds", help);
+    for account in accounts {
+        samples.add(&[("account", &account.name)], account.cpu.as_secs_f64());
+    }
+    let help = "Bytes that an account has stored; counted now and then.";
+    let mut samples = page.gauge("pkgtool_account_stored_bytes", help);
+    for account in accounts {
+        let Some(stored) = account.stored else {
+            continue;
+        };
+        for (kind, bytes) in [
+            ("tasks", stored.tasks),
+            ("datasets", stored.datasets),
+            ("packages", stored.packages),
+            ("caches", stored.caches),
+        ] {
+            samples.add(&[("account", &account.name), ("kind", kind)], bytes);
+        }
+    }
+}
+
 fn tasks(page: &mut Page, present: &Present) {
     if let Some((waiting, running)) = present.tasks {
         page.gauge("pkgtool_tasks_waiting", "Tasks that wait.")
@@ -249,8 +320,10 @@ fn loaded(page: &mut Page, present: &Present) {
 
 /// Sessions and what they do, by service.
 fn sessions_and_queues(page: &mut Page, present: &Present, processes: &Processes) {
-    let services = &present.services;
-    let numbered = Numbered::of(services);
+    let services = present.services.iter();
+    let services = services.filter(|it| present.names.has_service(&it.meter.label));
+    let services: Vec<Arc<Service>> = services.cloned().collect();
+    let numbered = Numbered::of(&services);
     let help = "Memory of a loaded session, as the budget counts it.";
     let mut samples = page.gauge("pkgtool_session_memory_bytes", help);
     for (service, number, session) in &numbered.0 {
@@ -281,7 +354,7 @@ fn sessions_and_queues(page: &mut Page, present: &Present, processes: &Processes
     ];
     for (name, help, of) in doing {
         let mut samples = page.gauge(name, help);
-        for (label, services) in by_label(services) {
+        for (label, services) in by_label(&services) {
             let sum: usize = services.iter().map(|service| of(service)).sum();
             samples.add(&[("service", label)], sum);
         }

@@ -205,17 +205,35 @@ async fn upload(
     }
     let boundary = boundary(&parts.headers)?;
     let bounds = gateway.jobs.bounds();
-    let bytes = usize::try_from(bounds.bytes.saturating_add(AROUND)).unwrap_or(usize::MAX);
+    let room = gateway.room(own).await?.filter(|room| *room < bounds.bytes);
+    let most = room.unwrap_or(bounds.bytes);
+    let bytes = usize::try_from(most.saturating_add(AROUND)).unwrap_or(usize::MAX);
     let request = extract::Request::from_parts(parts, body);
-    let arriving = arriving_file(&gateway, request, bytes)?;
-    let stored = match boundary {
-        Some(boundary) => from_form(&gateway, arriving, boundary).await?,
-        None => from_body(&gateway, arriving).await?,
+    let stored = async {
+        let arriving = arriving_file(&gateway, request, bytes)?;
+        match boundary {
+            Some(boundary) => from_form(&gateway, arriving, boundary).await,
+            None => from_body(&gateway, arriving).await,
+        }
     };
+    let stored = stored.await.map_err(|error| match room {
+        Some(room) if error.status == StatusCode::PAYLOAD_TOO_LARGE => {
+            let limit = gateway.settings.limits.stored_bytes;
+            Error::too_much_stored(limit - room, limit)
+        }
+        _ => error,
+    })?;
     let blob = stored.blob.clone();
+    if let Err(error) = fits(&gateway, own, stored.size).await {
+        gateway.blobs.delete_dataset(&blob).await;
+        return Err(error);
+    }
     let new = stored.named(own, parameters);
     match store.create_dataset(new, Timestamp::now()).await {
-        Ok(dataset) => Ok(Json(dataset.into())),
+        Ok(dataset) => {
+            gateway.on_disk.forget(own);
+            Ok(Json(dataset.into()))
+        }
         Err(error) => {
             gateway.blobs.delete_dataset(&blob).await;
             Err(error.into())
@@ -328,6 +346,7 @@ async fn delete(
     match gateway.jobs.store().delete_dataset(dataset.id).await? {
         Deleted::Done(dataset) => {
             gateway.blobs.delete_dataset(&dataset.is.blob).await;
+            gateway.on_disk.forget(own);
             Ok(StatusCode::OK)
         }
         Deleted::Unknown => Err(Error::no_entity("dataset", &path.dataset)),
@@ -435,6 +454,18 @@ impl Passing {
             file_name,
         })
     }
+}
+
+/// Whether so many bytes more are within what an account may have stored.
+async fn fits(gateway: &Gateway, account: AccountId, size: u64) -> Result<(), Error> {
+    let Some(room) = gateway.room(account).await? else {
+        return Ok(());
+    };
+    if size <= room {
+        return Ok(());
+    }
+    let limit = gateway.settings.limits.stored_bytes;
+    Err(Error::too_much_stored(limit - room, limit))
 }
 
 fn internal(detail: &dyn std::fmt::Display) -> Error {

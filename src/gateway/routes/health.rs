@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 use utoipa_axum::routes;
 
 use super::super::Gateway;
+use super::super::auth::Viewer;
 use super::super::connections::Connected;
 use super::super::error::{Error, ErrorBody};
 use super::super::present::present;
@@ -120,12 +121,13 @@ async fn ready(State(gateway): State<Arc<Gateway>>) -> Result<Json<Readiness>, E
 async fn metrics(
     State(gateway): State<Arc<Gateway>>,
     Extension(connected): Extension<Arc<Connected>>,
+    viewer: Viewer,
     headers: HeaderMap,
 ) -> Response {
     let accept = headers.get_all(header::ACCEPT).into_iter();
     let accept: Vec<&str> = accept.filter_map(|value| value.to_str().ok()).collect();
     let format = Format::accepted(Some(&accept.join(",")));
-    let present = present(&gateway, connected.audience).await;
+    let present = present(&gateway, connected.audience, viewer).await;
     let page = gateway.metrics.page(&present, format);
     let about = [
         (header::CONTENT_TYPE, format.media_type()),

@@ -67,6 +67,11 @@ const LEAST_COMPRESSED: u64 = 1024;
 /// Days a browser may remember what is allowed across origins.
 const CORS_MAX_AGE: std::time::Duration = std::time::Duration::from_hours(1);
 
+/// Whether a path tells how the server is: there is always a connection for that.
+pub(super) fn tells_health(path: &str) -> bool {
+    ["/healthz", "/readyz", "/metrics"].contains(&path)
+}
+
 /// All routes.
 pub(super) fn router(gateway: Arc<Gateway>) -> Router {
     let has_metrics = gateway.settings.admin.listen.0.is_none();

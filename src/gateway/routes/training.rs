@@ -277,6 +277,10 @@ async fn start(
             message,
         ));
     };
+    // A training stores a package, and has a model run.
+    let limit = gateway.limit(service.owner);
+    limit.map_err(|error| gateway.refusal(service.owner, error))?;
+    gateway.room(service.owner).await?;
     let (body, _memory) = read_body(gateway, service.owner, request).await?;
     let asked: FitRequest = serde_json::from_slice(&body).map_err(|error| wrong(&error))?;
     let config = match (asked.config.filter(|it| !it.is_null()), asked.config_id) {

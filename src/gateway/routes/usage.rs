@@ -48,6 +48,37 @@ struct Told {
     usage: Vec<OfService>,
     /// All of it.
     total: Sum,
+    /// CPU seconds that the models of the account's requests took, in sum.
+    #[serde(rename = "cpuSeconds")]
+    cpu_seconds: f64,
+    /// The same by day. Of days without any there is nothing.
+    cpu: Vec<CpuOfDay>,
+    /// Bytes that the account has stored now.
+    stored: StoredBytes,
+}
+
+/// CPU time of a day.
+#[derive(Debug, Serialize, ToSchema)]
+struct CpuOfDay {
+    /// The day, in UTC.
+    date: String,
+    seconds: f64,
+}
+
+/// Bytes that an account has stored.
+#[derive(Debug, Serialize, ToSchema)]
+struct StoredBytes {
+    /// Bodies, configs and answers.
+    tasks: u64,
+    datasets: u64,
+    /// Packages that were trained.
+    packages: u64,
+    /// Vectors that trainings keep.
+    caches: u64,
+    total: u64,
+    /// What it may have; null: any number.
+    #[schema(required)]
+    limit: Option<u64>,
 }
 
 /// What was used of a service on a day.
@@ -144,6 +175,9 @@ async fn read(
         None => to.before(DAYS),
     };
     let usage = gateway.usage.of(account, from, to).await?;
+    let cpu = gateway.usage.cpu_of(account, from, to).await?;
+    let stored = gateway.stored(account).await?;
+    let limit = gateway.settings.limits.stored_bytes;
     let mut total = Counted::default();
     for of_service in &usage {
         total.add(of_service.counted);
@@ -153,7 +187,27 @@ async fn read(
         to: to.to_iso(),
         usage: usage.into_iter().map(OfService::from).collect(),
         total: total.into(),
+        cpu_seconds: seconds(cpu.iter().map(|used| used.micros).sum()),
+        cpu: cpu
+            .iter()
+            .map(|used| CpuOfDay {
+                date: used.day.to_iso(),
+                seconds: seconds(used.micros),
+            })
+            .collect(),
+        stored: StoredBytes {
+            tasks: stored.tasks,
+            datasets: stored.datasets,
+            packages: stored.packages,
+            caches: stored.caches,
+            total: stored.total(),
+            limit: (limit > 0).then_some(limit),
+        },
     }))
+}
+
+fn seconds(micros: u64) -> f64 {
+    std::time::Duration::from_micros(micros).as_secs_f64()
 }
 
 fn day(text: &str, place: &str) -> Result<Day, Error> {

@@ -44,6 +44,7 @@ impl Default for Limits {
             attempts: 3,
             stored_tasks: 0,
             stored_bytes: 0,
+            cpu_seconds_per_day: 0,
             body_bytes: 64 << 20,
             body_memory_bytes: 0,
             disk_free_bytes: 64 << 20,
@@ -53,6 +54,8 @@ impl Default for Limits {
             connections: 4096,
             connections_without_key: 0,
             connections_per_address: 0,
+            requests_per_key: 0,
+            requests_per_account: 0,
         }
     }
 }
@@ -73,7 +76,7 @@ impl Default for Tasks {
             answer_ttl_days: 7.0,
             record_ttl_days: 7.0,
             inline_bytes: 16 << 10,
-            running: 256,
+            running: 0,
             lease_s: 30.0,
         }
     }

@@ -37,6 +37,10 @@ pub const LOCAL_ACCOUNT: &str = "local";
 /// Most bytes that a record may hold.
 const MOST_INLINE: usize = 1 << 20;
 
+/// Running tasks for each core where the settings leave it open, and the least number of them.
+const PLACES_OF_A_CORE: usize = 128;
+const FEWEST_PLACES: usize = 256;
+
 /// A day, in seconds.
 const DAY: f64 = 86_400.0;
 /// Most fields of a request's head: what the HTTP library can hold.
@@ -104,8 +108,11 @@ pub struct Limits {
     pub attempts: u32,
     /// Tasks of an account that are kept, whatever their state; 0: any number.
     pub stored_tasks: u64,
-    /// Bytes that an account's tasks may hold together: bodies, configs, answers; 0: any number.
+    /// Bytes that an account may have stored: tasks (bodies, configs, answers), datasets, trained packages,
+    /// caches of vectors; 0: any number.
     pub stored_bytes: u64,
+    /// CPU seconds that the models of an account's requests may take on a day (UTC); 0: any number.
+    pub cpu_seconds_per_day: u64,
     /// Bytes of a request's body.
     pub body_bytes: usize,
     /// Bytes of all request bodies in memory; 0: twice `body_bytes`.
@@ -124,6 +131,10 @@ pub struct Limits {
     pub connections_without_key: usize,
     /// Of these, those of one address; 0: half of them.
     pub connections_per_address: usize,
+    /// Requests of one key that are being answered, long polls among them; 0: half of `connections`.
+    pub requests_per_key: usize,
+    /// The same of all keys of an account; 0: three quarters of `connections`.
+    pub requests_per_account: usize,
 }
 
 /// Timeouts, in seconds.
@@ -148,7 +159,8 @@ pub struct Tasks {
     pub record_ttl_days: f64,
     /// Bodies and answers of up to so many bytes are kept in the database, longer ones in files.
     pub inline_bytes: usize,
-    /// Tasks that may run at the same time, of all accounts.
+    /// Running tasks of all accounts; 0: 128 for each core, at least 256. An account that has fewer than an
+    /// equal share of them starts tasks although all places are taken.
     pub running: usize,
     /// Seconds without a sign of life after which a running task is taken for lost.
     pub lease_s: f64,
@@ -311,10 +323,12 @@ impl Settings {
         Caps {
             waiting: self.limits.waiting,
             running: self.limits.running,
+            places: self.tasks.running(),
             attempts: self.limits.attempts,
             quota: Quota {
                 tasks: self.limits.stored_tasks,
                 bytes: self.limits.stored_bytes,
+                beside: 0,
             },
         }
     }
@@ -374,7 +388,6 @@ impl Settings {
                 self.limits.header_count,
                 MOST_HEADERS,
             ),
-            ("tasks.running", self.tasks.running, usize::MAX),
             ("usage.keep_days", self.usage.keep_days as usize, usize::MAX),
             ("training.running", self.training.running, usize::MAX),
             ("training.row_bytes", self.training.row_bytes, 1 << 30),
@@ -491,6 +504,19 @@ fn local_account() -> String {
 }
 
 impl Tasks {
+    /// Running tasks of all accounts.
+    pub fn running(&self) -> u32 {
+        let running = match self.running {
+            0 => {
+                let cores = std::thread::available_parallelism();
+                let cores = cores.map_or(1, std::num::NonZero::get);
+                cores.saturating_mul(PLACES_OF_A_CORE).max(FEWEST_PLACES)
+            }
+            running => running,
+        };
+        u32::try_from(running).unwrap_or(u32::MAX)
+    }
+
     /// How long answers are kept, but for short ones.
     pub fn answer_ttl(&self) -> Duration {
         Duration::from_secs_f64(self.answer_ttl_days * DAY)
@@ -518,6 +544,22 @@ impl Limits {
             most => most,
         }
         .clamp(1, self.connections)
+    }
+
+    /// Requests of one key that are being answered.
+    pub fn requests_per_key(&self) -> usize {
+        match self.requests_per_key {
+            0 => self.connections.div_ceil(2),
+            most => most,
+        }
+    }
+
+    /// Requests of an account that are being answered.
+    pub fn requests_per_account(&self) -> usize {
+        match self.requests_per_account {
+            0 => self.connections.div_ceil(4).saturating_mul(3),
+            most => most,
+        }
     }
 
     /// Open connections that have shown no key, of one address.

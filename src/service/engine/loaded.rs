@@ -86,7 +86,28 @@ impl Source {
     }
 }
 
+#[cfg(target_os = "linux")]
+fn cpu_time(process: u32) -> Option<Duration> {
+    let process = nix::unistd::Pid::from_raw(i32::try_from(process).ok()?);
+    let clock = nix::time::clock_getcpuclockid(process).ok()?;
+    Some(clock.now().ok()?.into())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn cpu_time(_process: u32) -> Option<Duration> {
+    None
+}
+
 impl Loaded {
+    /// CPU time that the session's process took so far, of all its threads; `None` where the system does not
+    /// tell, or the session is in this process.
+    pub(super) fn cpu_time(&self) -> Option<Duration> {
+        match self {
+            Self::Process(worker) => cpu_time(worker.id()),
+            Self::Thread(..) => None,
+        }
+    }
+
     /// Runs the model, from where the last run has left it, a position before, or anew.
     pub(super) fn run(
         &mut self,

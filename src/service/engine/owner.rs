@@ -38,6 +38,8 @@ pub(super) struct Held {
     pub(super) runs: u64,
     /// Time of the last one.
     pub(super) last: Duration,
+    /// CPU time of the last one.
+    pub(super) cpu: Duration,
     pub(super) lease: Lease,
 }
 
@@ -239,6 +241,7 @@ impl Owner {
             proven,
             runs: 0,
             last: Duration::ZERO,
+            cpu: Duration::ZERO,
             lease,
         });
         let mut state = shared.lock();

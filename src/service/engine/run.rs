@@ -79,9 +79,12 @@ impl Held {
     }
 
     fn run(&mut self, inputs: &[Tensor], begins: Begins) -> Result<Vec<Tensor>, EngineError> {
-        let start = Instant::now();
+        let (start, before) = (Instant::now(), self.session.cpu_time());
         let outcome = self.session.run(inputs, begins);
         self.last = start.elapsed();
+        // The time of the clock where there is no other, such as of a process that died.
+        let cpu = before.and_then(|before| self.session.cpu_time()?.checked_sub(before));
+        self.cpu = cpu.unwrap_or(self.last);
         outcome
     }
 
@@ -130,7 +133,13 @@ impl Owner {
             meter.waits.time(request.since.elapsed());
         }
         meter.batches.number(requests.len());
-        match held.run_all(&requests, begins) {
+        held.cpu = Duration::ZERO;
+        let outcome = held.run_all(&requests, begins);
+        let share = held.cpu / u32::try_from(requests.len()).unwrap_or(u32::MAX).max(1);
+        for request in &requests {
+            meter.cpu(request.caller, share);
+        }
+        match outcome {
             Ok(outputs) => {
                 meter.runs.time(held.last);
                 self.answer(requests, outputs)

@@ -8,7 +8,6 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::QueueOptions;
-use crate::database::Timestamp;
 use crate::task::remove_in_batches;
 
 /// How often blobs without a task are looked for.
@@ -24,14 +23,14 @@ pub(super) async fn run(options: Arc<QueueOptions>) {
         tick.tick().await;
         // Records first: their answers go with them.
         if let Some(ttl) = options.record_ttl {
-            let purge = |most| store.purge(Timestamp::now().before(ttl), most);
+            let purge = |most| store.purge(options.clock.kept_since(ttl), most);
             match remove_in_batches(blobs, purge).await {
                 Ok(0) => {}
                 Ok(tasks) => tracing::debug!(tasks, "tasks were kept long enough, and are deleted"),
                 Err(error) => tracing::error!(%error, "old tasks cannot be deleted"),
             }
         }
-        let sweep = |most| store.sweep(Timestamp::now(), most);
+        let sweep = |most| store.sweep(options.clock.present(options.answer_ttl), most);
         if let Err(error) = remove_in_batches(blobs, sweep).await {
             tracing::error!(%error, "expired answers cannot be removed");
         }

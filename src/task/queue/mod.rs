@@ -18,7 +18,7 @@ use tracing::Instrument as _;
 
 use super::{Blobs, Caps, Claimed, Event, Lease, Limits, Status, TaskId, TaskStore, Turns};
 use crate::account::{AccountId, Directory};
-use crate::database::{DatabaseError, Timestamp};
+use crate::database::{DatabaseError, RetentionClock, Timestamp};
 use crate::service::{BodyMemory, Service};
 
 /// Finds a service by its owner and name.
@@ -31,6 +31,8 @@ const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
 pub struct QueueOptions {
     /// Where tasks are.
     pub store: Arc<dyn TaskStore>,
+    /// The clock by which tasks and answers are deleted.
+    pub clock: Arc<RetentionClock>,
     /// Where bodies and answers are.
     pub blobs: Arc<Blobs>,
     /// Memory for bodies.
@@ -41,8 +43,6 @@ pub struct QueueOptions {
     pub directory: Arc<Directory>,
     /// within these caps.
     pub caps: Caps,
-    /// Tasks that may run at the same time, of all accounts.
-    pub max_running: usize,
     /// How long a claim holds without a sign of life.
     pub lease: Duration,
     /// How long answers are kept, but for short ones.
@@ -134,12 +134,10 @@ impl Dispatcher {
         self.wind_up(events, grace).await;
     }
 
-    /// Claims as many tasks as there is room for; `false` if the store failed.
+    /// Claims as many tasks as there are free places, and those that accounts may run beyond them; `false` if the store failed.
     async fn claim(&mut self) -> bool {
-        let free = self.options.max_running - self.running.len().min(self.options.max_running);
-        if free == 0 {
-            return true;
-        }
+        let places = self.options.caps.places as usize;
+        let free = places.saturating_sub(self.running.len());
         let until = Timestamp::now().after(self.options.lease);
         let options = &self.options;
         let accounts = Arc::clone(&options.directory.snapshot());

@@ -33,7 +33,17 @@ enum End {
 pub(super) async fn run(options: Arc<QueueOptions>, claimed: Claimed) {
     let lease = claimed.lease;
     let had_blob = matches!(claimed.body, Content::Blob { .. });
-    let finished = match answer(&options, claimed).await {
+    let end = answer(&options, claimed).await;
+    // Who stops the run of a canceled task does not stop this: an answer that nobody needs is removed here.
+    let stored = tokio::spawn(store(options, lease, end, had_blob)).await;
+    if let Err(error) = stored {
+        tracing::error!(task = %lease.task, %error, "an outcome was not stored");
+    }
+}
+
+/// Stores what came of a run.
+async fn store(options: Arc<QueueOptions>, lease: Lease, end: End, had_blob: bool) {
+    let finished = match end {
         End::Answered { answer, media_type } => complete(&options, lease, answer, media_type).await,
         End::Failed(failure) => fail(&options, lease, failure).await,
         End::Crashed => {

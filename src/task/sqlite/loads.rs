@@ -16,12 +16,20 @@ use crate::task::Limits;
 /// processes delete, too.
 const COUNT_AGAIN: u64 = 10_000;
 
+/// Tasks of an account, and the bytes that they take.
+pub(super) const STORED: &str =
+    "SELECT count(*), coalesce(sum(CASE WHEN status < 2 THEN coalesce(request_bytes, 0)
+        ELSE coalesce(answer_size, length(answer), 0) END), 0)
+    FROM task INDEXED BY task_of_caller WHERE caller = ?1";
+
 /// Waiting and running tasks of each account.
 #[derive(Debug, Default)]
 pub(super) struct Loads {
     accounts: HashMap<AccountId, Load>,
     /// Accounts with waiting tasks.
     waiting: BTreeSet<AccountId>,
+    /// How many accounts have waiting or running tasks.
+    active: usize,
     stored: HashMap<AccountId, Stored>,
 }
 
@@ -39,6 +47,12 @@ pub(super) struct Stored {
     /// Bytes of their bodies and answers.
     pub(super) bytes: u64,
     counted_at: Timestamp,
+}
+
+impl Load {
+    fn is_active(self) -> bool {
+        self.waiting > 0 || self.running > 0
+    }
 }
 
 impl Loads {
@@ -82,11 +96,21 @@ impl Loads {
         self.waiting.iter().copied()
     }
 
+    /// How many accounts have waiting or running tasks.
+    pub(super) fn active(&self) -> usize {
+        self.active
+    }
+
     /// An account's tasks came or went.
     pub(super) fn change(&mut self, account: AccountId, change: impl FnOnce(&mut Load)) {
         let load = self.accounts.entry(account).or_default();
-        let waited = load.waiting > 0;
+        let (waited, was_active) = (load.waiting > 0, load.is_active());
         change(load);
+        match (was_active, load.is_active()) {
+            (false, true) => self.active += 1,
+            (true, false) => self.active -= 1,
+            _ => {}
+        }
         match (waited, load.waiting > 0) {
             (false, true) => {
                 self.waiting.insert(account);
@@ -118,11 +142,7 @@ impl Loads {
         {
             return Ok(*known);
         }
-        let sql =
-            "SELECT count(*), coalesce(sum(CASE WHEN status < 2 THEN coalesce(request_bytes, 0)
-                ELSE coalesce(answer_size, length(answer), 0) END), 0)
-            FROM task INDEXED BY task_of_caller WHERE caller = ?1";
-        let mut read = connection.prepare_cached(sql)?;
+        let mut read = connection.prepare_cached(STORED)?;
         let counted = read.query_row([account.0], |row| {
             Ok(Stored {
                 tasks: rows::number(row, 0)?,

@@ -216,6 +216,10 @@ impl TaskStore for SqliteTasks {
         self.readers.blobs(after, max)
     }
 
+    async fn stored(&self, account: AccountId) -> Result<u64, DatabaseError> {
+        self.readers.stored(account)
+    }
+
     async fn statistics(&self) -> Result<Statistics, DatabaseError> {
         self.readers.statistics()
     }

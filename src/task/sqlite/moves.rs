@@ -109,7 +109,7 @@ impl Moves<'_> {
         quota: Quota,
         now: Timestamp,
     ) -> Result<(), EnqueueError> {
-        if quota == Quota::default() {
+        if quota.tasks == 0 && quota.bytes == 0 {
             return Ok(());
         }
         let size = task.bytes();
@@ -122,8 +122,8 @@ impl Moves<'_> {
             refused = (limit > 0 && stored.tasks >= limit)
                 .then_some(EnqueueError::TooManyStored { limit });
             let limit = quota.bytes;
-            if limit > 0 && stored.bytes.saturating_add(size) > limit {
-                let held = stored.bytes;
+            let held = stored.bytes.saturating_add(quota.beside);
+            if limit > 0 && held.saturating_add(size) > limit {
                 refused = refused.or(Some(EnqueueError::TooManyBytes { held, size, limit }));
             }
             if refused.is_none() {
@@ -185,6 +185,7 @@ impl Moves<'_> {
         limits: &Limits,
         lease_until: Timestamp,
     ) -> Result<Vec<Claimed>, DatabaseError> {
+        let share = limits.share(self.loads.active());
         let waiting = self.loads.waiting();
         let mut next: BTreeSet<(u64, AccountId)> = waiting
             .filter(|account| self.loads.may_run(*account, limits))
@@ -192,9 +193,10 @@ impl Moves<'_> {
             .collect();
         let mut claims = turns.claims();
         let mut claimed = Vec::new();
-        while claimed.len() < max
-            && let Some((_, account)) = next.pop_first()
-        {
+        while let Some((_, account)) = next.pop_first() {
+            if claimed.len() >= max && self.loads.of(account).running >= share {
+                continue;
+            }
             let task = self.claim_first(account, lease_until);
             let Some(task) = task.map_err(|error| self.fault(&error))? else {
                 // Only a damaged database gets here.

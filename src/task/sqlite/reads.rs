@@ -7,6 +7,7 @@ use std::thread;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::finished::Finished;
+use super::loads::STORED;
 use super::rows::{self, TASK};
 use crate::account::AccountId;
 use crate::database::sqlite::Sqlite;
@@ -79,6 +80,14 @@ impl Readers {
                 |row| row.get(0),
             )?;
             Ok(u64::try_from(place).ok())
+        })
+    }
+
+    /// Bytes that an account's tasks take.
+    pub(super) fn stored(&self, account: AccountId) -> Result<u64, DatabaseError> {
+        self.with(|connection| {
+            let mut read = connection.prepare_cached(STORED)?;
+            read.query_row([account.0], |row| rows::number(row, 1))
         })
     }
 

@@ -36,6 +36,9 @@ impl Shared {
         limit: Limit,
         now: Timestamp,
     ) -> Result<(), EnqueueError> {
+        if limit.is_counted {
+            return Ok(());
+        }
         let limit = limit.rps;
         let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
         let admitted = rates.admit(account, limit, now);

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use pkgtool::account::{
-    Account, AccountId, AccountStore, ApiKey, Counted, Directory, NewConfig, NewKey, Permissions,
-    PredictConfig, StoredKey, Usage, UsageKey,
+    Account, AccountId, AccountStore, ApiKey, Counted, CpuUsed, Directory, NewConfig, NewKey,
+    Permissions, PredictConfig, StoredKey, Usage, UsageKey,
 };
 use pkgtool::database::{DatabaseError, Day, Timestamp};
 
@@ -94,6 +94,19 @@ impl AccountStore for Counting {
         to: Day,
     ) -> Result<Vec<Usage>, DatabaseError> {
         self.store.usage(account, from, to).await
+    }
+
+    async fn add_cpu(&self, used: &[CpuUsed]) -> Result<(), DatabaseError> {
+        self.store.add_cpu(used).await
+    }
+
+    async fn cpu(
+        &self,
+        account: Option<AccountId>,
+        from: Day,
+        to: Day,
+    ) -> Result<Vec<CpuUsed>, DatabaseError> {
+        self.store.cpu(account, from, to).await
     }
 
     async fn forget_usage(&self, before: Day, most: usize) -> Result<usize, DatabaseError> {

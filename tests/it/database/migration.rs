@@ -58,7 +58,11 @@ fn a_database_of_the_first_release_goes_on() {
     let directory = tempfile::tempdir().expect("a directory");
     let stores = first(directory.path());
     let caps = Caps {
-        quota: Quota { tasks: 4, bytes: 0 },
+        quota: Quota {
+            tasks: 4,
+            bytes: 0,
+            beside: 0,
+        },
         ..WIDE
     };
     let store = open(&stores, caps);

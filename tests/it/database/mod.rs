@@ -57,6 +57,74 @@ fn only_its_owner_may_read_it() {
     assert_eq!(mode & 0o777, 0o700);
 }
 
+fn mode(path: &std::path::Path) -> u32 {
+    let found = fs::metadata(path).expect("it is there");
+    found.permissions().mode() & 0o777
+}
+
+fn set_mode(path: &std::path::Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
+}
+
+#[test]
+fn a_directory_that_others_can_read_is_made_private() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let inner = directory.path().join("data");
+    open_in(&inner).expect("it is new");
+    let blobs = inner.join("blobs").join("body");
+    fs::create_dir_all(&blobs).expect("it can be made");
+    let blob = blobs.join("one");
+    fs::write(&blob, "secret").expect("it can be made");
+    let database = inner.join("pkgtool.db");
+    for (path, wide) in [
+        (&blob, 0o644),
+        (&blobs, 0o755),
+        (&database, 0o664),
+        (&inner, 0o755),
+    ] {
+        set_mode(path, wide);
+    }
+    let lock = DataLock::take(&inner).expect("it is ours");
+    for (path, narrow) in [
+        (&blob, 0o600),
+        (&blobs, 0o700),
+        (&database, 0o600),
+        (&inner, 0o700),
+    ] {
+        assert_eq!(mode(path), narrow, "{}", path.display());
+    }
+    assert_eq!(mode(&inner.join("lock")), 0o600);
+    drop(lock);
+    // Files of an older release, in a directory that was private.
+    set_mode(&database, 0o644);
+    open_in(&inner).expect("it is ours");
+    assert_eq!(mode(&database), 0o600);
+}
+
+#[test]
+fn a_directory_of_others_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let shared = directory.path().join("shared");
+    fs::create_dir(&shared).expect("it can be made");
+    fs::write(shared.join("notes.txt"), "").expect("it can be made");
+    set_mode(&shared, 0o755);
+    let error = DataLock::take(&shared).expect_err("it has files of others");
+    assert!(error.to_string().contains("holds other files"), "{error}");
+    assert_eq!(mode(&shared), 0o755);
+    let theirs = directory.path().join("theirs");
+    open_in(&theirs).expect("it is new");
+    if std::os::unix::fs::chown(&theirs, Some(12_345), None).is_err() {
+        say("SKIPPED a_directory_of_others_is_refused, in part: only root gives files away");
+        return;
+    }
+    let error = DataLock::take(&theirs).expect_err("it is not ours");
+    assert!(
+        error.to_string().contains("belongs to user 12345"),
+        "{error}"
+    );
+    assert!(open_in(&theirs).is_err());
+}
+
 #[test]
 fn a_directory_that_cannot_be_written_is_told() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -67,7 +67,8 @@ fn a_connection_that_showed_a_key_is_kept() {
 fn who_finds_no_room_is_told() {
     let upstream = Upstream::start();
     let setup = Setup::new().settings(
-        "[limits]\nconnections = 4\nconnections_without_key = 4\nconnections_per_address = 4",
+        "[limits]\nconnections = 4\nconnections_without_key = 4\nconnections_per_address = 4\n\
+         requests_per_key = 4\nrequests_per_account = 4",
     );
     let gateway = setup.proxy("slow", &upstream.url("/hold")).start();
     std::thread::scope(|scope| {
@@ -75,8 +76,7 @@ fn who_finds_no_room_is_told() {
             scope.spawn(|| gateway.post("/p/local/slow", "{}").expect(200));
             gateway.until(|| upstream.seen() == number);
         }
-        let refused = read_reply(&mut BufReader::new(connect(gateway.address)));
-        let refused = refused.expect("an answer");
+        let refused = gateway.bare("GET", "/docs", &[]);
         let refused = refused.expect_error(503, "TOO_MANY_CONNECTIONS");
         assert!(refused.header("retry-after").is_some());
         upstream.release();

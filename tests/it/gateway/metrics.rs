@@ -18,7 +18,7 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0";
 fn busy() -> (Gateway, crate::support::tree::Tree, Upstream) {
     let upstream = Upstream::start();
     let setup = Setup::new()
-        .settings("[services.negate]\npublic = true")
+        .settings("[admin]\nlisten = \"127.0.0.1:0\"\n[services.negate]\npublic = true")
         .proxy("echo", &upstream.url("/echo"));
     let (gateway, tree) = with_models(setup);
     gateway.account("quoted", 100);
@@ -209,7 +209,8 @@ fn check(page: &str, is_open: bool) -> BTreeSet<String> {
 fn both_formats_are_kept_to_and_say_the_same() {
     let (gateway, ..) = busy();
     let ask = |accept: &str| {
-        let reply = gateway.bare("GET", "/metrics", &[("Accept", accept)]);
+        let headers = [("Accept", accept)];
+        let reply = http::request(gateway.operators(), "GET", "/metrics", &headers, b"");
         let reply = reply.expect(200);
         let media = reply
             .header("content-type")
@@ -347,7 +348,10 @@ fn open_connections_are_counted_while_they_are() {
 fn beyond_the_bound_services_and_accounts_are_together() {
     let upstream = Upstream::start();
     let gateway = Setup::new()
-        .settings("[metrics]\nservices = 2\naccounts = 1\n[defaults]\npublic = true")
+        .settings(
+            "[admin]\nlisten = \"127.0.0.1:0\"\n[metrics]\nservices = 2\naccounts = 1\n\
+             [defaults]\npublic = true",
+        )
         .proxy("a", &upstream.url("/echo"))
         .proxy("b", &upstream.url("/echo"))
         .proxy("c", &upstream.url("/echo"))
@@ -388,6 +392,46 @@ fn beyond_the_bound_services_and_accounts_are_together() {
 }
 
 #[test]
+fn a_key_sees_its_own_account_and_the_services_that_it_may_use() {
+    let upstream = Upstream::start();
+    // On the loopback address, too: a proxy before the server connects from there.
+    let gateway = Setup::new()
+        .settings("[services.open]\npublic = true")
+        .proxy("open", &upstream.url("/echo"))
+        .proxy("hidden", &upstream.url("/echo"))
+        .start();
+    gateway.account("other", 100);
+    let other = gateway.new_key("other", "k", "predict,read");
+    for service in ["open", "hidden"] {
+        gateway
+            .post(&format!("/p/local/{service}"), "{}")
+            .expect(200);
+    }
+    gateway
+        .send_with(&other, "POST", "/p/local/open", "{}")
+        .expect(200);
+    let page = |key: &str| {
+        let page = gateway
+            .send_with(key, "GET", "/metrics", "")
+            .expect(200)
+            .text();
+        let named = page
+            .lines()
+            .filter(|line| line.starts_with("pkgtool_service_requests_total"));
+        named.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let strangers = gateway.bare("GET", "/metrics", &[]).expect(200).text();
+    assert!(!strangers.contains("service=") && !strangers.contains("account="));
+    assert_eq!(page("pk_wrong"), [String::new(); 0]);
+    let theirs = page(&other);
+    assert_eq!(theirs.len(), 1, "{theirs:?}");
+    assert!(theirs[0].contains("service=\"local/open\",account=\"other\""));
+    let own = page(&gateway.key);
+    assert_eq!(own.len(), 2, "{own:?}");
+    assert!(own.iter().all(|line| line.contains("account=\"local\"")));
+}
+
+#[test]
 fn strangers_learn_no_names() {
     let upstream = Upstream::start();
     let start = |settings: &str| {
@@ -396,7 +440,7 @@ fn strangers_learn_no_names() {
     };
     let gateway = start("");
     gateway.post("/p/local/hidden", "{}").expect(200);
-    let page = gateway.metrics();
+    let page = gateway.bare("GET", "/metrics", &[]).expect(200).text();
     assert!(page.contains("pkgtool_services 1\n"), "{page}");
     assert!(
         !page.contains("hidden") && !page.contains("account=\""),

@@ -149,3 +149,35 @@ fn a_refusal_for_what_is_stored_says_what_to_do() {
     gateway.send("DELETE", &task_path(&second), "").expect(200);
     gateway.post(path, "{}").expect(200);
 }
+
+#[test]
+fn a_clock_that_jumped_ahead_deletes_nothing() {
+    const YEARS: i64 = 3 * 365 * 24 * 3600 * 1000;
+    let upstream = Upstream::start();
+    let gateway = Setup::new().proxy("echo", &upstream.url("/echo")).start();
+    let task = gateway.create("echo", "{}");
+    gateway.wait_for(&task, "COMPLETED");
+    // All that the server knows is three years older: the same as a clock three years ahead.
+    let age = |data: &std::path::Path| {
+        let database = rusqlite::Connection::open(data.join("pkgtool.db")).expect("it opens");
+        let sql = "UPDATE task SET created_at = created_at - ?1, completed_at = completed_at - ?1";
+        database.execute(sql, [YEARS]).expect("it is changed");
+        let clock = data.join("retention.json");
+        let text = std::fs::read_to_string(&clock).expect("it is there");
+        let mut kept: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+        kept["seen"] = json!(kept["seen"].as_i64().expect("a moment") - YEARS);
+        std::fs::write(clock, kept.to_string()).expect("it is written");
+    };
+    let gateway = gateway.stop_and_change(age);
+    gateway.line(|line| {
+        let message = line["message"].as_str().unwrap_or_default();
+        message.contains("the clock is ahead")
+    });
+    // Housekeeping works at the start.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert_eq!(gateway.status(&task)["status"], "COMPLETED");
+    // Nor at the next start, which sees no jump.
+    let gateway = gateway.kill_and_restart();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert_eq!(gateway.status(&task)["status"], "COMPLETED");
+}

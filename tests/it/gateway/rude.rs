@@ -204,3 +204,39 @@ fn pages_of_allowed_origins_may_call() {
     );
     assert_eq!(ask("https://evil.example").header(allowed), None);
 }
+
+#[test]
+fn a_request_with_two_lengths_is_refused_and_its_connection_closed() {
+    let (gateway, upstream) = with_echo("");
+    let key = &gateway.key;
+    for (first, second) in [
+        ("content-length: 2", "transfer-encoding: chunked"),
+        ("Transfer-Encoding: chunked", "Content-Length: 2"),
+    ] {
+        for before in [
+            String::new(),
+            format!(
+                "POST /p/local/echo HTTP/1.1\r\nhost: x\r\nmlp-api-key: {key}\r\ncontent-length: 2\r\n\r\n{{}}"
+            ),
+        ] {
+            let seen = upstream.seen();
+            let mut stream = connect(gateway.address);
+            let text = format!(
+                "{before}POST /p/local/echo HTTP/1.1\r\nhost: x\r\nmlp-api-key: {key}\r\n{first}\r\n{second}\r\n\r\n\
+                 2\r\n{{}}\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+            );
+            stream.write_all(text.as_bytes()).expect("it is open");
+            let mut reader = BufReader::new(stream);
+            if !before.is_empty() {
+                read_reply(&mut reader).expect("an answer").expect(200);
+            }
+            let refused = read_reply(&mut reader).expect("an answer");
+            let refused = refused.expect_error(400, "BAD_REQUEST");
+            assert_eq!(refused.header("connection"), Some("close"));
+            assert!(refused.text().contains("Transfer-Encoding"));
+            assert!(read_reply(&mut reader).is_none());
+            assert_eq!(upstream.seen(), seen + usize::from(!before.is_empty()));
+        }
+    }
+    still_serves(&gateway);
+}

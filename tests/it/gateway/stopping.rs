@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use crate::support::gateway::{Gateway, Setup, task_path};
-use crate::support::http::{Reply, Upstream, connect, request};
+use crate::support::http::{Reply, Upstream, connect, read_reply, request};
 
 fn with_held(grace: f64) -> (Gateway, Upstream) {
     let upstream = Upstream::start();
@@ -94,4 +94,57 @@ fn nothing_is_answered_after_the_log_said_that_it_was_cut_off() {
     let (_, after) = log.split_once("requests were cut off").expect("it says so");
     assert!(!after.contains("answered"), "{log}");
     assert!(!after.contains("refused"), "{log}");
+}
+
+#[test]
+fn a_stop_under_load_loses_no_request() {
+    for round in 0..4 {
+        let upstream = Upstream::start();
+        upstream.release();
+        let gateway = Setup::new().proxy("slow", &upstream.url("/hold")).start();
+        let (address, key) = (gateway.address, gateway.key.clone());
+        let clients: Vec<_> = (0..8)
+            .map(|number| {
+                let key = key.clone();
+                // Half of them keep their connection.
+                std::thread::spawn(move || load(address, &key, number % 2 == 0))
+            })
+            .collect();
+        std::thread::sleep(Duration::from_millis(300));
+        gateway.ask_to_stop();
+        let mut answered = 0;
+        for client in clients {
+            answered += client.join().expect("it ends").unwrap_or_else(|lost| {
+                panic!("round {round}: {lost}\n{}", gateway.log());
+            });
+        }
+        assert!(answered > 0);
+        let (code, ..) = gateway.ended();
+        assert_eq!(code, Some(0));
+    }
+}
+
+/// Creates tasks until the server takes no more connections; fails if a request that was sent gets no answer.
+fn load(address: std::net::SocketAddr, key: &str, keeps: bool) -> Result<usize, String> {
+    let request = format!(
+        "POST /api/mlpgateway/account/local/model/slow/async/predict HTTP/1.1\r\nhost: x\r\n\
+         mlp-api-key: {key}\r\ncontent-length: 2\r\n\r\n{{}}"
+    );
+    let mut answered = 0;
+    while let Ok(stream) = std::net::TcpStream::connect(address) {
+        let mut reader = std::io::BufReader::new(&stream);
+        loop {
+            let sent = (&stream).write_all(request.as_bytes());
+            let reply = sent.ok().and_then(|()| read_reply(&mut reader));
+            let reply = reply.ok_or_else(|| format!("no answer after {answered} others"))?;
+            if ![200, 429, 503].contains(&reply.status) {
+                return Err(reply.text());
+            }
+            answered += 1;
+            if !keeps || reply.header("connection") == Some("close") {
+                break;
+            }
+        }
+    }
+    Ok(answered)
 }

@@ -47,6 +47,24 @@ pub(crate) enum Piece {
     OpenAi,
     /// The directory of the `pygls` language client.
     Lsp,
+    /// The directory of HTTP clients in Python.
+    #[cfg_attr(
+        not(feature = "serve"),
+        expect(dead_code, reason = "its test needs the gateway")
+    )]
+    Http,
+    /// A JDK, which `tests/setup` does not get.
+    #[cfg_attr(
+        not(feature = "serve"),
+        expect(dead_code, reason = "its test needs the gateway")
+    )]
+    Java,
+    /// The Go toolchain, which `tests/setup` does not get: Debian's takes more than 300 MB.
+    #[cfg_attr(
+        not(feature = "serve"),
+        expect(dead_code, reason = "its test needs the gateway")
+    )]
+    Go,
     /// The directory of the `openai` npm client.
     #[cfg_attr(
         not(feature = "serve"),
@@ -71,6 +89,9 @@ impl Piece {
             Self::OpenAi => "openai",
             Self::Lsp => "lsp",
             Self::OpenAiNode => "openai-node",
+            Self::Http => "http",
+            Self::Java => "java",
+            Self::Go => "go",
         }
     }
 
@@ -88,6 +109,9 @@ impl Piece {
             Self::OpenAi => "PKGTOOL_TEST_OPENAI",
             Self::Lsp => "PKGTOOL_TEST_LSP",
             Self::OpenAiNode => "PKGTOOL_TEST_OPENAI_NODE",
+            Self::Http => "PKGTOOL_TEST_HTTP",
+            Self::Java => "PKGTOOL_TEST_JAVA",
+            Self::Go => "PKGTOOL_TEST_GO",
         }
     }
 
@@ -115,6 +139,25 @@ impl Piece {
             self.skip(test, "tests/setup did not run, or could not get it");
         }
         path
+    }
+
+    /// The program of this piece: where its variable says, else on the path; `None` skips the test, loudly.
+    #[track_caller]
+    #[cfg_attr(
+        not(feature = "serve"),
+        expect(dead_code, reason = "its tests need the gateway")
+    )]
+    pub(crate) fn program_or_skip(self, test: &str, program: &str) -> Option<PathBuf> {
+        let on_path = || {
+            let path = env::var_os("PATH")?;
+            let mut candidates = env::split_paths(&path).map(|directory| directory.join(program));
+            candidates.find(|candidate| candidate.is_file())
+        };
+        let found = self.path().or_else(on_path);
+        if found.is_none() {
+            self.skip(test, &format!("`{program}` is not installed"));
+        }
+        found
     }
 
     /// Says that `test` is skipped for want of this piece; a failure if it is required.

@@ -371,9 +371,13 @@ impl Gateway {
         found.expect("it was waited for")
     }
 
-    /// The page of metrics, as a client gets it that asks for nothing else.
+    /// The page of metrics, as operators see it, if they have a listener, else as the first key does.
     pub(crate) fn metrics(&self) -> String {
-        self.bare("GET", "/metrics", &[]).expect(200).text()
+        if !self.announced.contains("for operators: ") {
+            return self.get("/metrics").expect(200).text();
+        }
+        let reply = http::request(self.operators(), "GET", "/metrics", &[], b"");
+        reply.expect(200).text()
     }
 
     /// Where its listener for operators is.

@@ -110,6 +110,13 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
+/// A GET on a connection of its own; `None` if the server closes it.
+pub(crate) fn try_request(address: SocketAddr, path: &str) -> Option<Reply> {
+    let mut stream = connect(address);
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: test\r\n\r\n").ok()?;
+    read_reply(&mut BufReader::new(stream))
+}
+
 fn read_head(stream: &mut impl BufRead) -> Option<Reply> {
     let mut line = String::new();
     stream.read_line(&mut line).ok()?;

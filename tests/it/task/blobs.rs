@@ -181,3 +181,31 @@ fn blobs_without_a_task_are_removed_when_they_are_old() {
     left.sort();
     assert_eq!(left, [format!("{}.2", id(1)), id(2).to_string()]);
 }
+
+#[test]
+fn an_answer_of_a_canceled_task_is_removed() {
+    let (directory, stores) = directory();
+    let store = open(&stores, WIDE);
+    let place = directory.path().join("blobs");
+    let blobs = Blobs::open(&place).expect("it opens");
+    block_on(async {
+        store
+            .enqueue(new(1), Timestamp(1))
+            .await
+            .expect("it is accepted");
+        let lease = store.claim(1, Timestamp(9)).await.expect("it works")[0].lease;
+        // The answer is stored, and the task canceled before it is complete.
+        let long = Bytes::from("x".repeat(1000));
+        blobs.put_answer(lease, long).await.expect("it is kept");
+        store.cancel(id(1), Timestamp(2)).await.expect("it works");
+        for file in files(&place) {
+            let old = SystemTime::now() - Duration::from_hours(2);
+            let file = fs::File::options().write(true).open(file);
+            file.expect("it is ours")
+                .set_modified(old)
+                .expect("it can be set");
+        }
+        assert_eq!(blobs.sweep_orphans(&*store.store).await, 1);
+    });
+    assert!(files(&place).is_empty());
+}

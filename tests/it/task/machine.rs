@@ -18,11 +18,13 @@ use super::{ACCOUNTS, Limited, block_on, directory, id, in_memory, of, open};
 const CAPS: Caps = Caps {
     waiting: 5,
     running: 3,
+    places: 4,
     attempts: 2,
     // A few tasks' worth: some histories reach each of them.
     quota: Quota {
         tasks: 12,
         bytes: 9_000,
+        beside: 0,
     },
 };
 

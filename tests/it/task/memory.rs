@@ -135,6 +135,14 @@ impl State {
             .count()
     }
 
+    /// How many accounts have tasks that have not ended.
+    fn active(&self) -> usize {
+        let rows = self.rows.values();
+        let active = rows.filter(|row| !row.task.status.is_final());
+        let callers: BTreeSet<AccountId> = active.map(|row| row.task.caller).collect();
+        callers.len()
+    }
+
     /// Whether a task fits what its account may have stored.
     fn quota(&self, task: &NewTask, quota: Quota) -> Result<(), EnqueueError> {
         let own = || {
@@ -147,6 +155,7 @@ impl State {
         }
         let held: u64 = own().map(Row::bytes).sum();
         let (size, limit) = (task.bytes(), quota.bytes);
+        let held = held + quota.beside;
         if limit > 0 && held + size > limit {
             return Err(EnqueueError::TooManyBytes { held, size, limit });
         }
@@ -187,7 +196,7 @@ impl State {
     }
 
     /// The account whose turn it is.
-    fn next(&self, turns: &Turns, limits: &Limits) -> Option<AccountId> {
+    fn next(&self, turns: &Turns, limits: &Limits, share: u32) -> Option<AccountId> {
         let waiting: BTreeSet<AccountId> = self
             .rows
             .values()
@@ -195,7 +204,8 @@ impl State {
             .map(|row| row.task.caller)
             .collect();
         let may_run = |account: &AccountId| {
-            self.count(*account, Status::Processing) < limits.running(*account) as usize
+            let most = limits.running(*account).min(share);
+            self.count(*account, Status::Processing) < most as usize
         };
         let turn = |account: &AccountId| (turns.last(*account), *account);
         waiting.into_iter().filter(may_run).min_by_key(turn)
@@ -249,8 +259,11 @@ impl TaskStore for MemoryTasks {
         now: Timestamp,
     ) -> Result<TaskId, EnqueueError> {
         let mut state = self.state();
-        let rps = limit.rps;
+        let (rps, is_counted) = (limit.rps, limit.is_counted);
         let rate = |state: &mut State| {
+            if is_counted {
+                return Ok(());
+            }
             let admitted = state.rate(task.caller, rps, now);
             admitted.map_err(|retry_after| EnqueueError::RateExceeded {
                 limit: rps,
@@ -328,6 +341,9 @@ impl TaskStore for MemoryTasks {
         limit: Limit,
         now: Timestamp,
     ) -> Result<(), EnqueueError> {
+        if limit.is_counted {
+            return Ok(());
+        }
         let limit = limit.rps;
         let admitted = self.state().rate(account, limit, now);
         admitted.map_err(|retry_after| EnqueueError::RateExceeded { limit, retry_after })
@@ -343,9 +359,12 @@ impl TaskStore for MemoryTasks {
         let mut state = self.state();
         let mut turns = Turns::clone(turns);
         let mut claimed = Vec::new();
-        while claimed.len() < max
-            && let Some(account) = state.next(&turns, limits)
-        {
+        let share = limits.share(state.active());
+        loop {
+            let most = if claimed.len() < max { u32::MAX } else { share };
+            let Some(account) = state.next(&turns, limits, most) else {
+                break;
+            };
             turns.served(account);
             let mut rows = state.rows.values_mut();
             let first =
@@ -533,6 +552,12 @@ impl TaskStore for MemoryTasks {
         let blobs = state.rows.values().filter_map(Row::blob);
         let blobs = blobs.filter(|blob| after.is_none_or(|after| blob.task > after));
         Ok(blobs.take(max).collect())
+    }
+
+    async fn stored(&self, account: AccountId) -> Result<u64, DatabaseError> {
+        let state = self.state();
+        let own = state.rows.values().filter(|row| row.task.caller == account);
+        Ok(own.map(Row::bytes).sum())
     }
 
     async fn statistics(&self) -> Result<Statistics, DatabaseError> {

@@ -117,6 +117,11 @@ fn of(account: i64, number: u64) -> NewTask {
 pub(crate) const WIDE: Caps = Caps {
     waiting: 250,
     running: 50,
+    places: 0,
     attempts: 3,
-    quota: Quota { tasks: 0, bytes: 0 },
+    quota: Quota {
+        tasks: 0,
+        bytes: 0,
+        beside: 0,
+    },
 };

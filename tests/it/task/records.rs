@@ -238,7 +238,11 @@ fn the_database_does_not_grow_when_as_much_is_deleted_as_comes() {
 #[test]
 fn as_many_tasks_are_kept_as_an_account_may_have() {
     let caps = Caps {
-        quota: Quota { tasks: 3, bytes: 0 },
+        quota: Quota {
+            tasks: 3,
+            bytes: 0,
+            beside: 0,
+        },
         ..WIDE
     };
     of_every_store(caps, async |store| {
@@ -276,6 +280,7 @@ fn bytes_are_counted_wherever_they_are() {
         quota: Quota {
             tasks: 0,
             bytes: 5_000,
+            beside: 0,
         },
         ..WIDE
     };
@@ -319,7 +324,11 @@ fn bytes_are_counted_wherever_they_are() {
 #[test]
 fn what_another_process_deletes_counts_no_more() {
     let caps = Caps {
-        quota: Quota { tasks: 2, bytes: 0 },
+        quota: Quota {
+            tasks: 2,
+            bytes: 0,
+            beside: 0,
+        },
         ..WIDE
     };
     let (_directory, stores) = directory();

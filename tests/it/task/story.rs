@@ -514,6 +514,7 @@ fn limits_are_those_of_each_request() {
     of_every_store(WIDE, async |limited| {
         let limit = |waiting, rps| Limit {
             rps,
+            is_counted: false,
             waiting,
             running: 1,
             quota: Quota::default(),

@@ -36,7 +36,7 @@ pub(super) async fn enqueue(
             if in_blob && !matches!(&accepted, Ok(accepted) if *accepted == id) {
                 gateway.blobs.delete_body(id).await;
             }
-            accepted.map_err(|error| gateway.refusal(caller, error))?
+            accepted?
         }
         Err(error) => {
             if was_stored {
@@ -57,15 +57,28 @@ struct New {
     is_counted: bool,
 }
 
-async fn accept(gateway: &Gateway, caller: AccountId, new: New) -> Result<TaskId, EnqueueError> {
-    let limit = gateway.limit(caller)?;
-    let limit = if new.is_counted {
-        limit.counted()
-    } else {
-        limit
-    };
-    let now = Timestamp::now();
-    gateway.store.enqueue(new.task, limit, now).await
+async fn accept(gateway: &Gateway, caller: AccountId, new: New) -> Result<TaskId, Error> {
+    let refusal = |error| gateway.refusal(caller, error);
+    let mut limit = gateway.limit(caller).map_err(refusal)?;
+    if new.is_counted {
+        limit = limit.counted();
+    }
+    if limit.quota.bytes > 0 {
+        let beside = gateway.stored_beside_tasks(caller).await?;
+        limit.quota.beside = beside.beside_tasks();
+        if beside.caches > 0 {
+            let first = gateway
+                .store
+                .enqueue(new.task.clone(), limit, Timestamp::now());
+            match first.await {
+                Err(EnqueueError::TooManyBytes { .. }) => gateway.drop_caches(caller).await,
+                accepted => return accepted.map_err(refusal),
+            }
+            limit.quota.beside = beside.beside_tasks() - beside.caches;
+        }
+    }
+    let accepted = gateway.store.enqueue(new.task, limit, Timestamp::now());
+    accepted.await.map_err(refusal)
 }
 
 /// Whether the service takes the request. A body that was stored is read for it, where it is looked into

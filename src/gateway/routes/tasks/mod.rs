@@ -433,33 +433,31 @@ async fn read(
         return Ok(task);
     }
     let deadline = Instant::now() + Duration::from_secs(wait.min(LONGEST_WAIT));
-    // Subscribed before the first look: no end falls between the two.
-    let mut events = gateway.store.events();
-    let mut task = find(gateway, own, id).await?;
+    let task = find(gateway, own, id).await?;
     if wait > LONGEST_WAIT {
         let message = format!("`wait` is {wait}; it may be 0 to {LONGEST_WAIT} seconds");
         return Err(Error::bad_request(message).with("place", "wait"));
     }
+    if task.status.is_final() {
+        return Ok(task);
+    }
+    let waiter = gateway.waiters.wait_for(task.id);
     let stopping = gateway.stopping.reached(Stage::Draining);
     tokio::pin!(stopping);
-    while !task.status.is_final() {
-        let heard = tokio::select! {
-            heard = tokio::time::timeout_at(deadline, events.recv()) => heard,
-            // Whoever waits is told the state now, while there is somebody to tell it.
+    loop {
+        // Before the look: no end falls between the two.
+        let end = waiter.end();
+        let task = find(gateway, own, id).await?;
+        if task.status.is_final() {
+            return Ok(task);
+        }
+        tokio::select! {
+            () = end => {}
+            () = tokio::time::sleep_until(deadline) => return find(gateway, own, id).await,
+            // Whoever waits learns the state now, while there is somebody to answer.
             () = &mut stopping => return find(gateway, own, id).await,
-        };
-        match heard {
-            Ok(Ok(event)) if event.task != task.id => {}
-            // Its end, or too many ends to hear each of them.
-            Ok(Ok(_)) => task = find(gateway, own, id).await?,
-            Ok(Err(_)) => {
-                events = gateway.store.events();
-                task = find(gateway, own, id).await?;
-            }
-            Err(_) => return find(gateway, own, id).await,
         }
     }
-    Ok(task)
 }
 
 fn unreadable(error: BlobError) -> Error {

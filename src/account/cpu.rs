@@ -1,0 +1,156 @@
+//! CPU time that the models of accounts' requests took.
+//!
+//! Invariant: counting takes one short lock. What is not stored yet is counted in what an account used today.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::record::AccountId;
+use crate::database::{Day, Timestamp};
+
+/// CPU time of an account on a day, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CpuUsed {
+    /// The account.
+    pub account: AccountId,
+    /// The day.
+    pub day: Day,
+    /// Microseconds.
+    pub micros: u64,
+}
+
+/// Counts CPU time by account.
+#[derive(Debug, Default)]
+pub struct CpuCounts(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// The day that `today` is of.
+    day: Option<Day>,
+    today: HashMap<AccountId, u64>,
+    /// Since the start of the process.
+    total: HashMap<AccountId, u64>,
+    pending: HashMap<(AccountId, Day), u64>,
+}
+
+impl CpuCounts {
+    /// Counts time.
+    pub fn add(&self, account: AccountId, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let day = Timestamp::now().day();
+        let mut state = self.state();
+        state.turn(day);
+        let State {
+            today,
+            total,
+            pending,
+            ..
+        } = &mut *state;
+        for sum in [
+            today.entry(account).or_default(),
+            total.entry(account).or_default(),
+            pending.entry((account, day)).or_default(),
+        ] {
+            *sum = sum.saturating_add(micros);
+        }
+    }
+
+    /// What an account used today.
+    pub fn today(&self, account: AccountId) -> Duration {
+        let mut state = self.state();
+        state.turn(Timestamp::now().day());
+        Duration::from_micros(state.today.get(&account).copied().unwrap_or(0))
+    }
+
+    /// What each account used since the start of the process, in microseconds.
+    pub fn totals(&self) -> Vec<(AccountId, u64)> {
+        let state = self.state();
+        let mut totals: Vec<_> = state.total.iter().map(|(id, sum)| (*id, *sum)).collect();
+        totals.sort_unstable();
+        totals
+    }
+
+    /// What was stored of today before the process started.
+    pub(super) fn restore(&self, used: &[CpuUsed]) {
+        let today = Timestamp::now().day();
+        let mut state = self.state();
+        state.turn(today);
+        for used in used.iter().filter(|used| used.day == today) {
+            let sum = state.today.entry(used.account).or_default();
+            *sum = sum.saturating_add(used.micros);
+        }
+    }
+
+    /// Takes what is to be stored.
+    pub(super) fn take(&self) -> Vec<CpuUsed> {
+        let pending = std::mem::take(&mut self.state().pending);
+        let pending = pending.into_iter();
+        pending
+            .map(|((account, day), micros)| CpuUsed {
+                account,
+                day,
+                micros,
+            })
+            .collect()
+    }
+
+    /// Takes back what could not be stored.
+    pub(super) fn put_back(&self, used: Vec<CpuUsed>) {
+        let mut state = self.state();
+        for used in used {
+            let sum = state.pending.entry((used.account, used.day)).or_default();
+            *sum = sum.saturating_add(used.micros);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Starts another day.
+    fn turn(&mut self, day: Day) {
+        if self.day != Some(day) {
+            self.day = Some(day);
+            self.today.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_stored_is_stored_later() {
+        let counts = CpuCounts::default();
+        let account = AccountId(1);
+        let day = Timestamp::now().day();
+        counts.restore(&[CpuUsed {
+            account,
+            day,
+            micros: 500,
+        }]);
+        counts.add(account, Duration::from_micros(100));
+        let taken = counts.take();
+        counts.add(account, Duration::from_micros(20));
+        counts.put_back(taken);
+        let micros = counts.take().iter().map(|used| used.micros).sum::<u64>();
+        assert_eq!(micros, 120);
+        assert_eq!(counts.today(account), Duration::from_micros(620));
+        assert_eq!(counts.totals(), [(account, 120)]);
+    }
+
+    #[test]
+    fn every_day_starts_at_nothing() {
+        let mut state = State::default();
+        state.turn(Day(1));
+        state.today.insert(AccountId(1), 7);
+        state.turn(Day(1));
+        assert_eq!(state.today.len(), 1);
+        state.turn(Day(2));
+        assert!(state.today.is_empty());
+    }
+}

@@ -1,0 +1,217 @@
+//! Where requests begin in the bytes of an HTTP/1 connection, and whether one says its length twice.
+//!
+//! Invariant: nothing is kept but the head under way, up to a bound. What the HTTP library rejects anyway is
+//! not told apart here.
+
+/// Most bytes of a head that are kept: the library reads no longer ones.
+const MOST_HEAD: usize = 1 << 20;
+
+/// Follows the requests of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Framing {
+    part: Part,
+    /// The head, or the line, under way.
+    line: Vec<u8>,
+}
+
+/// The part of a request that comes next.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// A request's head.
+    #[default]
+    Head,
+    /// So many bytes of a body.
+    Body(u64),
+    /// The size of a chunk.
+    ChunkSize,
+    /// So many bytes of a chunk, and its end of line.
+    Chunk(u64),
+    /// Fields after the last chunk.
+    Trailers,
+    /// The connection is no longer followed.
+    Lost,
+}
+
+/// What a head says of its body.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Lengths {
+    length: Option<u64>,
+    has_length: bool,
+    has_coding: bool,
+}
+
+impl Framing {
+    /// Follows more bytes. Gives the place after the first head that has both `Content-Length` and
+    /// `Transfer-Encoding`.
+    pub(super) fn ambiguous_head(&mut self, bytes: &[u8]) -> Option<usize> {
+        let mut at = 0;
+        while at < bytes.len() {
+            let rest = &bytes[at..];
+            match self.part {
+                Part::Lost => return None,
+                Part::Body(left) | Part::Chunk(left) => {
+                    let taken = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
+                    at += taken;
+                    self.skipped(left - taken as u64);
+                }
+                Part::Head | Part::ChunkSize | Part::Trailers => {
+                    let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
+                        self.keep(rest);
+                        return None;
+                    };
+                    at += end + 1;
+                    self.keep(&rest[..=end]);
+                    if self.line_ended() {
+                        return Some(at);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        if self.line.len() + bytes.len() > MOST_HEAD {
+            self.part = Part::Lost;
+            self.line = Vec::new();
+        } else {
+            self.line.extend_from_slice(bytes);
+        }
+    }
+
+    /// So many bytes are left of a body or a chunk.
+    fn skipped(&mut self, left: u64) {
+        self.part = match (self.part, left) {
+            (Part::Body(_), 0) => Part::Head,
+            (Part::Body(_), left) => Part::Body(left),
+            (_, 0) => Part::ChunkSize,
+            (_, left) => Part::Chunk(left),
+        };
+    }
+
+    /// A line ended; `true` if it was the last of a head with two lengths.
+    fn line_ended(&mut self) -> bool {
+        let is_blank = |line: &[u8]| line.ends_with(b"\n\n") || line.ends_with(b"\n\r\n");
+        match self.part {
+            Part::Head => {
+                // Empty lines before a request are skipped.
+                if self.line.iter().all(|byte| matches!(byte, b'\r' | b'\n')) {
+                    self.line.clear();
+                    return false;
+                }
+                if !is_blank(&self.line) {
+                    return false;
+                }
+                let lengths = Lengths::of(&self.line);
+                self.line.clear();
+                self.part = lengths.next();
+                lengths.has_length && lengths.has_coding
+            }
+            Part::ChunkSize => {
+                let size = chunk_size(&self.line);
+                self.line.clear();
+                self.part = match size {
+                    Some(0) => Part::Trailers,
+                    Some(size) => Part::Chunk(size.saturating_add(2)),
+                    None => Part::Lost,
+                };
+                false
+            }
+            Part::Trailers => {
+                let is_end = self.line == b"\r\n" || self.line == b"\n" || is_blank(&self.line);
+                if is_end {
+                    self.line.clear();
+                    self.part = Part::Head;
+                }
+                false
+            }
+            Part::Body(_) | Part::Chunk(_) | Part::Lost => false,
+        }
+    }
+}
+
+impl Lengths {
+    fn of(head: &[u8]) -> Self {
+        let mut lengths = Self::default();
+        for line in head.split(|byte| *byte == b'\n').skip(1) {
+            let Some(colon) = line.iter().position(|byte| *byte == b':') else {
+                continue;
+            };
+            let name = line[..colon].trim_ascii();
+            if name.eq_ignore_ascii_case(b"transfer-encoding") {
+                lengths.has_coding = true;
+            } else if name.eq_ignore_ascii_case(b"content-length") {
+                lengths.has_length = true;
+                let value = std::str::from_utf8(line[colon + 1..].trim_ascii());
+                lengths.length = value.ok().and_then(|value| value.parse().ok());
+            }
+        }
+        lengths
+    }
+
+    /// What comes after the head.
+    fn next(&self) -> Part {
+        match (self.has_coding, self.has_length, self.length) {
+            (true, _, _) => Part::ChunkSize,
+            (false, true, Some(0)) | (false, false, _) => Part::Head,
+            (false, true, Some(length)) => Part::Body(length),
+            (false, true, None) => Part::Lost,
+        }
+    }
+}
+
+fn chunk_size(line: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(line).ok()?;
+    let digits = text.split(';').next()?.trim();
+    u64::from_str_radix(digits, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWICE: &str =
+        "POST / HTTP/1.1\r\ncontent-length: 3\r\nTransfer-Encoding : chunked\r\n\r\n";
+
+    #[test]
+    fn a_head_with_two_lengths_is_found_wherever_it_stands() {
+        for before in [
+            "",
+            "\r\n",
+            "GET / HTTP/1.1\r\nhost: x\r\n\r\n",
+            "POST / HTTP/1.1\r\ncontent-length: 22\r\n\r\nPOST / HTTP/1.1\r\n\r\nabc",
+            "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n5;x\r\nabcde\r\n0\r\n\r\n",
+            "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\na\r\n\r\n\r\n\r\n\r\n\r\n\r\n0\r\nx: y\r\n\r\n",
+        ] {
+            let text = format!("{before}{TWICE}3\r\nabc\r\n0\r\n\r\n");
+            let end = before.len() + TWICE.len();
+            let mut whole = Framing::default();
+            assert_eq!(whole.ambiguous_head(text.as_bytes()), Some(end), "{text}");
+            let mut pieces = Framing::default();
+            let found = text
+                .as_bytes()
+                .iter()
+                .position(|byte| pieces.ambiguous_head(&[*byte]).is_some());
+            assert_eq!(found, Some(end - 1), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_requests_pass() {
+        for text in [
+            "GET / HTTP/1.1\r\nhost: x\r\n\r\n".repeat(3),
+            format!(
+                "POST / HTTP/1.1\r\ncontent-length: {}\r\n\r\n{TWICE}",
+                TWICE.len()
+            ),
+            format!(
+                "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{TWICE}\r\n0\r\n\r\n",
+                TWICE.len()
+            ),
+            "POST / HTTP/1.1\r\ncontent-length: many\r\n\r\n".to_owned() + TWICE,
+            "x".repeat(2 << 20),
+        ] {
+            assert_eq!(Framing::default().ambiguous_head(text.as_bytes()), None);
+        }
+    }
+}

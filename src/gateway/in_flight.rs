@@ -1,0 +1,120 @@
+//! Requests that are being answered, by their key and account.
+//!
+//! Invariant: a key, and an account with all its keys, has at most as many requests under way as the limits
+//! allow. Each of them holds a connection that does not give way, so no key takes all connections.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::settings::Limits;
+use crate::account::AccountId;
+
+/// The requests that are being answered.
+#[derive(Debug, Default)]
+pub(super) struct InFlight(Arc<Mutex<Counts>>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    keys: HashMap<i64, usize>,
+    accounts: HashMap<AccountId, usize>,
+}
+
+/// A request that is being answered, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    counts: Arc<Mutex<Counts>>,
+    key: i64,
+    account: AccountId,
+}
+
+/// The limit that a request met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Met {
+    /// The setting's name.
+    pub(super) limit: &'static str,
+    pub(super) most: usize,
+}
+
+impl InFlight {
+    /// Takes a place for a request with a key.
+    pub(super) fn begin(
+        &self,
+        key: i64,
+        account: AccountId,
+        limits: &Limits,
+    ) -> Result<Place, Met> {
+        let mut counts = lock(&self.0);
+        let (of_key, of_account) = (
+            counts.keys.get(&key).copied().unwrap_or(0),
+            counts.accounts.get(&account).copied().unwrap_or(0),
+        );
+        for (limit, now, most) in [
+            ("requests_per_key", of_key, limits.requests_per_key()),
+            (
+                "requests_per_account",
+                of_account,
+                limits.requests_per_account(),
+            ),
+        ] {
+            if now >= most {
+                return Err(Met { limit, most });
+            }
+        }
+        counts.keys.insert(key, of_key + 1);
+        counts.accounts.insert(account, of_account + 1);
+        Ok(Place {
+            counts: Arc::clone(&self.0),
+            key,
+            account,
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut counts = lock(&self.counts);
+        release(&mut counts.keys, self.key);
+        release(&mut counts.accounts, self.account);
+    }
+}
+
+fn release<K: Eq + std::hash::Hash>(counts: &mut HashMap<K, usize>, key: K) {
+    if let Some(count) = counts.get_mut(&key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&key);
+        }
+    }
+}
+
+fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
+    counts.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_accounts_have_limits_of_their_own() {
+        let limits = Limits {
+            requests_per_key: 2,
+            requests_per_account: 3,
+            ..Limits::default()
+        };
+        let all = InFlight::default();
+        let begin = |key, account| all.begin(key, AccountId(account), &limits);
+        let first = begin(1, 1).expect("room");
+        let second = begin(1, 1).expect("room");
+        let limit = |begun: Result<Place, Met>| begun.expect_err("it is full").limit;
+        assert_eq!(limit(begin(1, 1)), "requests_per_key");
+        let other_key = begin(2, 1).expect("room");
+        assert_eq!(limit(begin(2, 1)), "requests_per_account");
+        let other_account = begin(3, 2).expect("room");
+        drop(first);
+        drop(begin(1, 1).expect("its place is free"));
+        drop((second, other_key, other_account));
+        let counts = lock(&all.0);
+        assert!(counts.keys.is_empty() && counts.accounts.is_empty());
+    }
+}

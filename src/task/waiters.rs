@@ -1,0 +1,180 @@
+//! Who waits for the end of a task.
+//!
+//! Invariant: the end of a task wakes those who wait for it and nobody else, however many wait.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::futures::Notified;
+use tokio::task::AbortHandle;
+
+use super::{Event, TaskId, TaskStore};
+
+/// Everybody who waits for the end of a task.
+#[derive(Debug)]
+pub struct Waiters {
+    waiting: Arc<Waiting>,
+    follower: AbortHandle,
+}
+
+/// Waits for the end of one task.
+#[derive(Debug)]
+pub struct Waiter {
+    waiting: Arc<Waiting>,
+    task: TaskId,
+    end: Arc<Notify>,
+}
+
+/// The waiters by their task.
+#[derive(Debug, Default)]
+struct Waiting(Mutex<HashMap<TaskId, Ends>>);
+
+/// The waiters of one task.
+#[derive(Debug, Default)]
+struct Ends {
+    end: Arc<Notify>,
+    waiters: usize,
+}
+
+impl Waiters {
+    /// Follows the ends of a store's tasks. Must be called on a tokio runtime.
+    pub fn start(store: &dyn TaskStore) -> Self {
+        let waiting = Arc::<Waiting>::default();
+        let follower = tokio::spawn(follow(store.events(), Arc::clone(&waiting)));
+        Self {
+            waiting,
+            follower: follower.abort_handle(),
+        }
+    }
+
+    /// Starts waiting for a task.
+    pub fn wait_for(&self, task: TaskId) -> Waiter {
+        let mut all = self.waiting.all();
+        let ends = all.entry(task).or_default();
+        ends.waiters += 1;
+        Waiter {
+            waiting: Arc::clone(&self.waiting),
+            task,
+            end: Arc::clone(&ends.end),
+        }
+    }
+}
+
+impl Drop for Waiters {
+    fn drop(&mut self) {
+        self.follower.abort();
+    }
+}
+
+impl Waiter {
+    /// Resolves when the task ends after this call, or may have ended.
+    pub fn end(&self) -> Notified<'_> {
+        self.end.notified()
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let mut all = self.waiting.all();
+        if let Some(ends) = all.get_mut(&self.task) {
+            ends.waiters -= 1;
+            if ends.waiters == 0 {
+                all.remove(&self.task);
+            }
+        }
+    }
+}
+
+impl Waiting {
+    fn all(&self) -> MutexGuard<'_, HashMap<TaskId, Ends>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn follow(mut events: Receiver<Event>, waiting: Arc<Waiting>) {
+    loop {
+        match events.recv().await {
+            Ok(event) => {
+                if let Some(ends) = waiting.all().get(&event.task) {
+                    ends.end.notify_waiters();
+                }
+            }
+            // Some ends were missed: every waiter looks at its task.
+            Err(RecvError::Lagged(_)) => {
+                for ends in waiting.all().values() {
+                    ends.end.notify_waiters();
+                }
+            }
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use tokio::sync::broadcast;
+
+    use super::*;
+    use crate::task::Status;
+
+    fn task(number: u8) -> TaskId {
+        TaskId::from_bytes([number; 16])
+    }
+
+    fn waiters(events: &broadcast::Sender<Event>) -> Waiters {
+        let waiting = Arc::<Waiting>::default();
+        let follower = tokio::spawn(follow(events.subscribe(), Arc::clone(&waiting)));
+        Waiters {
+            waiting,
+            follower: follower.abort_handle(),
+        }
+    }
+
+    fn is_over(end: std::pin::Pin<&mut Notified<'_>>) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        end.poll(&mut context) == Poll::Ready(())
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_task_wakes_its_waiters_only() {
+        let events = broadcast::Sender::new(4);
+        let all = waiters(&events);
+        let (first, second, other) = (
+            all.wait_for(task(1)),
+            all.wait_for(task(1)),
+            all.wait_for(task(2)),
+        );
+        let (mut first_end, mut second_end, mut other_end) =
+            (pin!(first.end()), pin!(second.end()), pin!(other.end()));
+        let status = Status::Completed;
+        for number in [9, 1] {
+            let task = task(number);
+            events.send(Event { task, status }).expect("it is followed");
+        }
+        (&mut first_end).await;
+        assert!(is_over(second_end.as_mut()) && !is_over(other_end.as_mut()));
+        // Far too many at once: everybody looks.
+        for _ in 0..20 {
+            let task = task(9);
+            events.send(Event { task, status }).expect("it is followed");
+        }
+        (&mut other_end).await;
+        assert_eq!(all.waiting.all().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_left_of_who_waited() {
+        let all = waiters(&broadcast::Sender::new(4));
+        let (first, second) = (all.wait_for(task(1)), all.wait_for(task(1)));
+        drop(first);
+        assert_eq!(all.waiting.all().len(), 1);
+        drop(second);
+        assert!(all.waiting.all().is_empty());
+    }
+}
