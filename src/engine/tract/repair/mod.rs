@@ -9,8 +9,8 @@ use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorPr
 
 use super::exact::{ADDITIVE_MASK, CAST_TO_INT64};
 use super::graph::{
-    Floats, Shapes, attribute, each_graph_mut, each_tensor_mut, integer, is_default,
-    opset, step, text,
+    Floats, Shapes, attribute, each_graph_mut, each_tensor_mut, integer, is_default, opset, step,
+    text,
 };
 
 /// ONNX's codes of element types and attribute types.
