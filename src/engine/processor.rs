@@ -39,10 +39,3 @@ pub(super) fn choose(named: Option<&str>) -> Result<(), EngineError> {
     chosen.choose();
     Ok(())
 }
-
-/// Returns whether this is an x86-64 processor without dot products of bytes (VNNI), or is to be used as
-/// one. There, products of unsigned and signed bytes are commonly added up in pairs that saturate at 16 bits.
-#[cfg(feature = "ort")]
-pub(super) fn lacks_vnni() -> bool {
-    cfg!(target_arch = "x86_64") && !Cpu::chosen().level().has_byte_dots()
-}

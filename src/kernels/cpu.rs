@@ -58,12 +58,6 @@ impl Level {
         }
     }
 
-    /// Whether it adds up products of bytes in 32 bits in one instruction.
-    #[cfg(feature = "ort")]
-    pub(crate) const fn has_byte_dots(self) -> bool {
-        matches!(self, Self::Avx2Vnni | Self::Avx512Vnni | Self::NeonDot)
-    }
-
     /// The extensions of the processor that it consists of, for people.
     pub(crate) const fn extensions(self) -> &'static [&'static str] {
         match self {

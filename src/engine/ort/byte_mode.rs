@@ -5,7 +5,9 @@
 
 use super::NAME;
 use super::known_wrong::ByteNeeds;
-use crate::engine::{ByteSums, EngineError, LoadOptions, Provider, processor};
+use crate::engine::{ByteSums, EngineError, LoadOptions, Provider};
+use crate::kernels::Cpu;
+use crate::kernels::cpu::Level;
 
 /// The option that makes the library rewrite signed weights as unsigned ones.
 pub(super) const OPTION: &str = "session.x64quantprecision";
@@ -39,7 +41,13 @@ pub(super) fn modes(
     needs: &ByteNeeds,
     options: &LoadOptions,
 ) -> Result<Vec<ByteMode>, EngineError> {
-    modes_with(needs, options, processor::lacks_vnni())
+    modes_with(needs, options, lacks_vnni())
+}
+
+/// Returns whether this is an x86-64 processor without dot products of bytes (VNNI), or is to be used as one.
+fn lacks_vnni() -> bool {
+    let has_vnni = matches!(Cpu::chosen().level(), Level::Avx2Vnni | Level::Avx512Vnni);
+    cfg!(target_arch = "x86_64") && !has_vnni
 }
 
 fn modes_with(
