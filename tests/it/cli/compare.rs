@@ -217,7 +217,7 @@ fn sizes_that_are_named_are_the_only_ones() {
         SENTENCE, SENTENCE, "--sizes", "1,7", "--dim", "batch=2", "--seeds", "2",
     ];
     let ran = compare(&named).expect_code(0);
-    let row = |size: &str| format!("  sequence={size}   0        0");
+    let row = |size: &str| format!("  sequence={size}        0        0");
     for line in [
         row("1"),
         row("7"),
