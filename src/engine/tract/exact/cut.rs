@@ -131,7 +131,11 @@ pub(super) fn dims(tensor: &Tensor) -> TractResult<Vec<TDim>> {
     }
     let values = tensor.cast_to::<i64>()?;
     let values = values.try_as_plain_ram()?;
-    Ok(values.as_slice::<i64>()?.iter().map(ToDim::to_dim).collect())
+    Ok(values
+        .as_slice::<i64>()?
+        .iter()
+        .map(ToDim::to_dim)
+        .collect())
 }
 
 /// Integers of a small tensor.

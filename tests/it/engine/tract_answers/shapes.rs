@@ -127,7 +127,12 @@ fn bounds_of_a_slice_are_clamped_whoever_gives_them() {
             // What a run computes, of a number that is no size.
             let from = format!("{name}.given");
             given.push(value(11, &from, FLOAT, Some(&[1])));
-            given.push(node("Cast", &[from.as_str()], name, &[("to", Attribute::Int(7))]));
+            given.push(node(
+                "Cast",
+                &[from.as_str()],
+                name,
+                &[("to", Attribute::Int(7))],
+            ));
             #[expect(clippy::cast_precision_loss, reason = "they are small")]
             inputs.push(float(&[1], &[bound as f64]));
         }
