@@ -203,10 +203,10 @@ fn a_sweep_compares_at_each_size_and_names_the_worst() {
     ] {
         assert!(sizes.contains(&expected), "{sizes:?}");
     }
-    assert!(
-        each.iter()
-            .all(|it| it["agrees"] == true && it["figures"]["max_abs"] == 0.0)
-    );
+    // It has no more than 24 positions or so: neither side runs longer sequences.
+    let (compared, others): (Vec<_>, Vec<_>) = each.iter().partition(|it| it["agrees"] == true);
+    assert!(compared.iter().all(|it| it["figures"]["max_abs"] == 0.0));
+    assert!(others.iter().all(|it| it["problem"].is_string()));
     assert!(sizes.contains(&json["sizes"]["worst"].as_str().expect("one of them")));
     assert_eq!(json["cases"].as_array().map(Vec::len), Some(sizes.len()));
 }
@@ -217,7 +217,7 @@ fn sizes_that_are_named_are_the_only_ones() {
         SENTENCE, SENTENCE, "--sizes", "1,7", "--dim", "batch=2", "--seeds", "2",
     ];
     let ran = compare(&named).expect_code(0);
-    let row = |size: &str| format!("  sequence={size}   0        0");
+    let row = |size: &str| format!("  sequence={size}        0        0");
     for line in [
         row("1"),
         row("7"),

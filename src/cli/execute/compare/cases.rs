@@ -32,6 +32,8 @@ pub(super) struct Sources<'a> {
     pub(super) directory: Option<&'a Path>,
     /// The sizes to compare at, if the user asks for several.
     pub(super) sizes: Option<&'a Sweep>,
+    /// The open dimensions of A, which declare more than those that both sides share.
+    pub(super) declared: &'a [OpenDim],
     /// Random sets, for what is not given.
     pub(super) seeds: std::ops::Range<u64>,
 }
@@ -87,8 +89,12 @@ fn size(inputs: &[Tensor]) -> u64 {
 /// what is wrong below the bound, or at any size but the exporter's example, hides otherwise.
 fn size_choices(signature: &Signature, sources: &Sources<'_>) -> Result<Vec<Vec<String>>, Failure> {
     let open = input::open_dims(signature, sources.given);
-    let open = open.map_err(|error| Failure::Other(error.to_string()))?;
+    let mut open = open.map_err(|error| Failure::Other(error.to_string()))?;
     if let Some(sweep) = sources.sizes {
+        for dim in &mut open {
+            let declared = sources.declared.iter().find(|it| it.label == dim.label);
+            dim.allowed = declared.map_or_else(Vec::new, |it| it.allowed.clone());
+        }
         return sweep::combinations(&open, sweep);
     }
     if open.is_empty() {

@@ -13,7 +13,7 @@ use crate::runtime::target::{self, Started, Wish};
 use crate::runtime::worker::{Launcher, Worker};
 use crate::tensor::Tensor;
 use crate::tensor::agreement::{Comparison, Tolerances};
-use crate::tensor::input::{Generator, InputArgs, InputError, Joint, matched};
+use crate::tensor::input::{self, Generator, InputArgs, InputError, Joint, matched};
 
 /// Compares on the sets of inputs that the arguments name, in sizes that A takes.
 pub(super) fn compared(
@@ -32,6 +32,7 @@ pub(super) fn compared(
         ))
     })?;
     let given = args.target.limited(args.inputs.to_args());
+    let declared = input::open_dims(&sides[0].selection.signature, &given).unwrap_or_default();
     let mut on = |given: &InputArgs| {
         let label = |place: usize, _: &Side| ["A", "B"][place].to_owned();
         let (joint, given) = sides::joint(sides, label, given)?;
@@ -39,6 +40,7 @@ pub(super) fn compared(
             given: &given,
             directory: args.inputs_dir.as_deref(),
             sizes: args.sizes.as_ref(),
+            declared: &declared,
             seeds: args.first_seed..args.first_seed.saturating_add(args.seeds()),
         };
         let cases = args

@@ -46,6 +46,7 @@ impl SizesReport {
         }
         let compared = each
             .iter()
+            .rev()
             .filter(|it| it.differs || it.figures.is_some())
             .max_by(|one, other| one.badness(other));
         let worst = compared.map(|it| it.sizes.clone());

@@ -124,10 +124,18 @@ fn axes_of(axes: &Tensor, rank: usize) -> TractResult<Vec<usize>> {
     axes.collect()
 }
 
-/// Integers of a small tensor, which sizes may stand for.
-fn dims(tensor: &Tensor) -> TractResult<Vec<TDim>> {
-    let values = tensor.cast_to::<TDim>()?;
-    Ok(values.try_as_plain_ram()?.as_slice::<TDim>()?.to_vec())
+/// Integers of a small tensor, which sizes may stand for. The library makes sizes of integers through 32 bits.
+pub(super) fn dims(tensor: &Tensor) -> TractResult<Vec<TDim>> {
+    if tensor.datum_type() == DatumType::TDim {
+        return Ok(tensor.try_as_plain_ram()?.as_slice::<TDim>()?.to_vec());
+    }
+    let values = tensor.cast_to::<i64>()?;
+    let values = values.try_as_plain_ram()?;
+    Ok(values
+        .as_slice::<i64>()?
+        .iter()
+        .map(ToDim::to_dim)
+        .collect())
 }
 
 /// Integers of a small tensor.

@@ -9,6 +9,7 @@ use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::cast::cast;
 use tract_onnx::tract_hir::internal::*;
 
+use super::cut::dims;
 use crate::engine::tract::library::usual_expansion;
 
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
@@ -159,11 +160,11 @@ fn length(values: &[Arc<Tensor>]) -> TractResult<Option<i64>> {
         if dtype.is_float() {
             return Ok(None);
         }
-        let value = value.cast_to::<TDim>()?;
-        let value = value.try_as_plain_ram()?;
-        match value.as_slice::<TDim>()?[0].to_i64() {
-            Ok(number) => numbers.push(i128::from(number)),
-            Err(_) => return Ok(None),
+        for number in dims(value)? {
+            match number.to_i64() {
+                Ok(number) => numbers.push(i128::from(number)),
+                Err(_) => return Ok(None),
+            }
         }
     }
     let [start, limit, step] = numbers[..] else {

@@ -8,6 +8,7 @@ use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_hir::internal::*;
 
+use super::cut::dims;
 use crate::engine::tract::graph::integer;
 
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
@@ -47,9 +48,8 @@ fn count_of(count: &Tensor) -> TractResult<TDim> {
         "`K` is one number, not a tensor of shape {:?}",
         count.shape()
     );
-    let count = count.cast_to::<TDim>()?;
-    let count = count.try_as_plain_ram()?;
-    Ok(count.as_slice::<TDim>()?[0].clone())
+    let count = dims(count)?.into_iter().next();
+    count.context("`K` is missing")
 }
 
 impl Expansion for TopK {
