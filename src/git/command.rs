@@ -3,7 +3,6 @@
 //! A repository that came from elsewhere has a `.git/config` and `.gitattributes` of others. Git runs what they name as
 //! filters, hooks, monitors, helpers. Invariant: no command made here runs anything but git itself, fetches, or asks.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, io};
@@ -121,7 +120,7 @@ pub(super) fn without_filters(names: &[u8]) -> Result<Vec<(String, &'static str)
 
 /// The program. Relative directories of `PATH` are passed over: they would be directories of the repository.
 fn program() -> Result<PathBuf, Error> {
-    let path = env::var_os("PATH").unwrap_or_else(OsString::new);
+    let path = env::var_os("PATH").unwrap_or_default();
     let name = format!("git{}", env::consts::EXE_SUFFIX);
     let mut places = env::split_paths(&path).filter(|place| place.is_absolute());
     let found = places.find_map(|place| Some(place.join(&name)).filter(|file| file.is_file()));

@@ -470,7 +470,7 @@ mod tests {
         let server = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("a client");
             let mut head = [0; 4096];
-            let _ = stream.read(&mut head);
+            assert!(stream.read(&mut head).expect("a request") > 0);
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
             while stream.write_all(b"x").is_ok() {
                 std::thread::sleep(Duration::from_millis(10));

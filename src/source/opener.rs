@@ -159,7 +159,7 @@ mod portable {
     }
 
     #[cfg(target_os = "linux")]
-    const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     /// `O_NONBLOCK` of macOS and the BSDs.
     #[cfg(all(unix, not(target_os = "linux")))]
     const NONBLOCK: i32 = 0x0004;
