@@ -19,6 +19,7 @@ mod peer;
 mod present;
 mod readiness;
 mod request_id;
+mod room;
 mod routes;
 mod server;
 pub mod settings;

@@ -44,7 +44,10 @@ async fn accounts(gateway: &Gateway, audience: Audience, viewer: Viewer) -> Vec<
             accounts.push(OfAccount {
                 name: account.name.clone(),
                 cpu: used(id),
-                stored: gateway.stored_lately(id).await,
+                stored: gateway
+                    .stored_lately(id)
+                    .await
+                    .map_or_else(Vec::new, |stored| stored.by_kind().into()),
             });
         }
     }

@@ -1,24 +1,12 @@
-//! What accounts have stored: bytes of tasks, datasets, trained packages and caches of vectors.
+//! Counts of what accounts have stored: bytes of tasks, datasets, trained packages and caches of vectors.
 //!
-//! Invariant: directories are walked at most once in a while for an account, and never on a thread of the
-//! runtime.
+//! Invariant: a count is believed for a while only.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::http::StatusCode;
-
-use super::Gateway;
-use super::error::Error;
 use crate::account::AccountId;
-
-/// How long a count of datasets and files is believed.
-const BELIEVED: Duration = Duration::from_secs(10);
-
-/// How long metrics believe a count of everything.
-const BELIEVED_BY_METRICS: Duration = Duration::from_mins(1);
 
 /// Bytes of an account.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -32,17 +20,28 @@ pub(super) struct Stored {
 /// What was counted last.
 #[derive(Debug, Default)]
 pub(super) struct OnDisk {
-    beside_tasks: Counts,
-    all: Counts,
+    pub(super) beside_tasks: Counts,
+    pub(super) all: Counts,
 }
 
+/// Counts of accounts, with their time.
 #[derive(Debug, Default)]
-struct Counts(Mutex<HashMap<AccountId, (Instant, Stored)>>);
+pub(super) struct Counts(Mutex<HashMap<AccountId, (Instant, Stored)>>);
 
 impl Stored {
     /// All of it.
     pub(super) fn total(self) -> u64 {
         self.beside_tasks().saturating_add(self.tasks)
+    }
+
+    /// Each part with its name.
+    pub(super) fn by_kind(self) -> [(&'static str, u64); 4] {
+        [
+            ("tasks", self.tasks),
+            ("datasets", self.datasets),
+            ("packages", self.packages),
+            ("caches", self.caches),
+        ]
     }
 
     /// Without tasks.
@@ -64,108 +63,14 @@ impl Counts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lately(&self, account: AccountId, believed: Duration) -> Option<Stored> {
+    /// The count of an account, if it is no older than this.
+    pub(super) fn lately(&self, account: AccountId, believed: Duration) -> Option<Stored> {
         let (counted, stored) = self.lock().get(&account).copied()?;
         (counted.elapsed() < believed).then_some(stored)
     }
 
-    fn counted(&self, account: AccountId, stored: Stored) {
+    /// An account was counted.
+    pub(super) fn counted(&self, account: AccountId, stored: Stored) {
         self.lock().insert(account, (Instant::now(), stored));
-    }
-}
-
-/// Bytes of the files in a directory; what goes meanwhile is not counted.
-fn bytes_in(directory: &Path) -> u64 {
-    let entries = walkdir::WalkDir::new(directory).into_iter().flatten();
-    let files = entries.filter(|entry| entry.file_type().is_file());
-    files
-        .filter_map(|entry| entry.metadata().ok())
-        .map(|found| found.len())
-        .sum()
-}
-
-async fn counted_in(directory: PathBuf) -> u64 {
-    let counted = tokio::task::spawn_blocking(move || bytes_in(&directory));
-    // A panic there counts nothing, and is in the log.
-    counted.await.unwrap_or(0)
-}
-
-impl Gateway {
-    /// What an account has stored.
-    pub(super) async fn stored(&self, account: AccountId) -> Result<Stored, Error> {
-        let stored = Stored {
-            tasks: self.store.stored(account).await?,
-            ..self.stored_beside_tasks(account).await?
-        };
-        self.on_disk.all.counted(account, stored);
-        Ok(stored)
-    }
-
-    /// What an account had stored a while ago; `None` if it cannot be counted.
-    pub(super) async fn stored_lately(&self, account: AccountId) -> Option<Stored> {
-        match self.on_disk.all.lately(account, BELIEVED_BY_METRICS) {
-            Some(stored) => Some(stored),
-            None => self.stored(account).await.ok(),
-        }
-    }
-
-    /// What an account has stored but for its tasks, which their store counts.
-    pub(super) async fn stored_beside_tasks(&self, account: AccountId) -> Result<Stored, Error> {
-        if let Some(stored) = self.on_disk.beside_tasks.lately(account, BELIEVED) {
-            return Ok(stored);
-        }
-        let datasets = self.jobs.store().datasets(Some(account)).await?;
-        let (packages, caches) = self.jobs.directories_of(account);
-        let stored = Stored {
-            tasks: 0,
-            datasets: datasets.iter().map(|dataset| dataset.is.size).sum(),
-            packages: counted_in(packages).await,
-            caches: counted_in(caches).await,
-        };
-        self.on_disk.beside_tasks.counted(account, stored);
-        Ok(stored)
-    }
-
-    /// The bytes that an account may still store; `None` is any number. Its caches give way; an account
-    /// without any bytes left is refused.
-    pub(super) async fn room(&self, account: AccountId) -> Result<Option<u64>, Error> {
-        let limit = self.settings.limits.stored_bytes;
-        if limit == 0 {
-            return Ok(None);
-        }
-        let mut stored = self.stored(account).await?;
-        if stored.total() >= limit && stored.caches > 0 {
-            self.drop_caches(account).await;
-            stored = self.stored(account).await?;
-        }
-        let held = stored.total();
-        match limit.checked_sub(held) {
-            Some(left) if left > 0 => Ok(Some(left)),
-            _ => Err(Error::too_much_stored(held, limit)),
-        }
-    }
-
-    /// Removes the vectors that were kept of an account's trainings: they are made again where they are needed.
-    pub(super) async fn drop_caches(&self, account: AccountId) {
-        let (_, caches) = self.jobs.directories_of(account);
-        let removed = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(caches)).await;
-        if let Ok(Err(error)) = removed {
-            tracing::warn!(account = account.0, %error, "cached vectors cannot be removed");
-        }
-        self.on_disk.forget(account);
-    }
-}
-
-impl Error {
-    /// An account that has stored as much as it may.
-    pub(super) fn too_much_stored(held: u64, limit: u64) -> Self {
-        let message = format!(
-            "the account has stored {held} bytes (tasks, datasets, trained packages, caches), and its limit is \
-             {limit}; delete tasks or datasets, or raise `limits.stored_bytes`"
-        );
-        let status = StatusCode::TOO_MANY_REQUESTS;
-        Self::new(status, "STORED_BYTES_LIMIT_EXCEEDED", message)
-            .with("limit", limit)
-            .with("held", held)
     }
 }

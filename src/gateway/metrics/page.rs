@@ -8,7 +8,6 @@ use std::time::Duration;
 use super::process::Processes;
 use super::storage::Sizes;
 use super::{Metrics, method};
-use crate::gateway::stored::Stored;
 use crate::metric::{Format, Histogram, Page};
 use crate::service::engine::SessionState;
 use crate::service::meter::{Meter, Operation, Outcome};
@@ -42,7 +41,8 @@ pub(in crate::gateway) struct OfAccount {
     pub(in crate::gateway) name: String,
     /// CPU time since the start.
     pub(in crate::gateway) cpu: Duration,
-    pub(in crate::gateway) stored: Option<Stored>,
+    /// Bytes that it has stored, by their kind.
+    pub(in crate::gateway) stored: Vec<(&'static str, u64)>,
 }
 
 /// Which services and accounts a page names.
@@ -273,16 +273,9 @@ fn accounts(page: &mut Page, accounts: &[OfAccount]) {
     let help = "Bytes that an account has stored; counted now and then.";
     let mut samples = page.gauge("pkgtool_account_stored_bytes", help);
     for account in accounts {
-        let Some(stored) = account.stored else {
-            continue;
-        };
-        for (kind, bytes) in [
-            ("tasks", stored.tasks),
-            ("datasets", stored.datasets),
-            ("packages", stored.packages),
-            ("caches", stored.caches),
-        ] {
-            samples.add(&[("account", &account.name), ("kind", kind)], bytes);
+        for (kind, bytes) in &account.stored {
+            let labels = [("account", account.name.as_str()), ("kind", *kind)];
+            samples.add(&labels, *bytes);
         }
     }
 }
