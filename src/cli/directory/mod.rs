@@ -80,7 +80,7 @@ impl From<AccountError> for Failure {
 }
 
 /// Columns of text, each as wide as its widest cell.
-pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.chain([head[column].len()]).max().unwrap_or(0)

@@ -1,10 +1,8 @@
 //! `pkgtool services`.
 
-use super::super::directory::table;
 use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::{Remote, print_json};
-use crate::client::ServiceState;
 
 /// Arguments of `pkgtool services`.
 #[derive(Debug, clap::Args)]
@@ -24,7 +22,10 @@ pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
         print_json(&services)?;
         return Ok(Exit::Clean);
     }
-    let row = |service: &ServiceState| {
+    let names = services.iter().map(|it| it.model_name.chars().count());
+    let width = names.max().unwrap_or(0);
+    let mut text = String::new();
+    for service in &services {
         let state = if service.is_active {
             "active"
         } else {
@@ -33,13 +34,14 @@ pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
         let reason = service.inactive_reason.as_deref().unwrap_or_default();
         // One line for each service.
         let reason: Vec<&str> = reason.split_whitespace().collect();
-        vec![
-            service.model_name.clone(),
-            state.to_owned(),
-            reason.join(" "),
-        ]
-    };
-    let rows: Vec<Vec<String>> = services.iter().map(row).collect();
-    output::print(&table(&["service", "state", "reason"], &rows))?;
+        let line = format!(
+            "{:width$}  {state:8}  {}",
+            service.model_name,
+            reason.join(" ")
+        );
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    output::print(&text)?;
     Ok(Exit::Clean)
 }
