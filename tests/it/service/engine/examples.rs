@@ -41,6 +41,7 @@ fn alone(model: &EndpointModel, inputs: &[Tensor]) -> Vec<Tensor> {
         carrying: Carrying::default(),
         rounding: Rounding::default(),
         cpu_features: None,
+        ort_options: Vec::new(),
     };
     let launcher = Launcher {
         program: PathBuf::from(env!("CARGO_BIN_EXE_pkgtool")),
