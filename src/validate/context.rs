@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use super::demands::Demands;
 use super::files::FileCache;
-use super::mend::Mend;
+use super::mend::{self, Mend};
 use super::references::{self, Referenced};
 use super::schema::{self, Violation};
 use super::signature::{self, Mismatch};
 use crate::diagnostic::{Applicability, Fix};
 use crate::model::ModelInfo;
+use crate::package::leftover::is_legacy_field;
 use crate::package::{Config, LoadFault, Loaded, PrecisionList, Variant};
-use crate::source::json::Kind;
+use crate::source::json::{Kind, Member};
 use crate::source::pretty::Layout;
 use crate::source::{Document, Editor, JsonPath, PathSet};
 
@@ -196,6 +197,42 @@ impl<'a> Context<'a> {
     /// The same for the root's member of this key.
     pub(super) fn is_violated_at(&self, key: &str) -> bool {
         !self.violations.is_empty() && self.is_violated(&JsonPath::root().key(key))
+    }
+
+    /// Whether the config names all files of a variant: by one of `file` and `components`, each with a text, under
+    /// keys that are known and stand once. Only then do the files say anything of the variant as a whole.
+    pub(super) fn is_whole(&self, variant: &Variant) -> bool {
+        let node = self.document().and_then(|it| it.node(&variant.path));
+        let Some(node) = node.filter(|_| variant.has_file != variant.has_components) else {
+            return false;
+        };
+        let key = if variant.has_file {
+            "file"
+        } else {
+            "components"
+        };
+        let is_known = |member: &Member| {
+            mend::VARIANT_KEYS.contains(&member.key.as_str())
+                || is_legacy_field(&variant.path, &member.key)
+        };
+        let named = match &node.get(key).map(|value| &value.kind) {
+            Some(Kind::Object(members)) => members
+                .with_repetition()
+                .all(|(_, again)| !again)
+                .then_some(members.len()),
+            _ => Some(1),
+        };
+        node.members().iter().all(is_known)
+            && node.effective_members().count() == node.members().len()
+            && named == Some(variant.files.len())
+            && !variant.files.is_empty()
+            && !self.is_violated(&variant.path.key(key))
+    }
+
+    /// The variant that a path leads to, or into.
+    pub(super) fn variant_at(&self, path: &JsonPath) -> Option<&Variant> {
+        let mut variants = self.variants().iter();
+        variants.find(|variant| path.is_within(&variant.path))
     }
 
     /// The number at `path` as it is written: a number's value is the nearest that fits.

@@ -44,7 +44,7 @@ use placed::Placed;
 pub use demands::{Demands, Place, Ruling, Unruled};
 pub use files::{FileFacts, FileState, ModelFacts};
 pub use recheck::Recheck;
-pub use rules::{RULES, Rule};
+pub use rules::{RULES, Rule, rule_named};
 pub use rules::{baseline_stale, exception_stale, settings_invalid};
 pub use schema::{CONFIG_SCHEMA, PRECISIONS_SCHEMA};
 pub use session::Session;

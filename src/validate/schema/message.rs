@@ -1,6 +1,6 @@
 //! Words for schema violations: what was expected, what was found, what to do.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::check::Wanted;
 use super::keywords::{Schema, Type};
@@ -159,7 +159,11 @@ fn type_help(types: &[Type], found: &Value, path: &JsonPath) -> Option<String> {
         return None;
     };
     match (wanted, found) {
-        (Type::Array, Value::String(_)) => Some(format!("write [{}]", cut(&found.to_string()))),
+        (Type::Array, Value::String(text)) => Some(match dimensions(text, path) {
+            Some(dimensions) => format!("write {}", json!(dimensions)),
+            None if is_shape(path) => "write the sizes, such as [1, 3, 224, 224]".to_owned(),
+            None => format!("write [{}]", cut(&found.to_string())),
+        }),
         (Type::Integer, Value::String(text)) if text.trim().parse::<i64>().is_ok() => {
             Some(format!("write {}, without quotes", text.trim()))
         }
@@ -181,6 +185,21 @@ fn type_help(types: &[Type], found: &Value, path: &JsonPath) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// The sizes that a text was meant for where a shape is expected: `2x8`, `2, 8` or `(2, 8)`.
+pub(super) fn dimensions(text: &str, path: &JsonPath) -> Option<Vec<i64>> {
+    if !is_shape(path) || text.len() > MAX_QUOTE {
+        return None;
+    }
+    let inner = text.trim().trim_matches(['(', ')', '[', ']']);
+    let sizes = inner.split([',', 'x', 'X', '×', '*']);
+    sizes.map(|size| size.trim().parse().ok()).collect()
+}
+
+/// Whether a path leads to a tensor's shape.
+fn is_shape(path: &JsonPath) -> bool {
+    matches!(path.steps(), [.., Step::Key(key)] if &**key == "shape")
 }
 
 /// Whether a path leads to a tensor's size.

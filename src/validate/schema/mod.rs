@@ -124,6 +124,7 @@ fn read(fault: Fault<'_>) -> Vec<Raw> {
         path,
         value,
         expected,
+        schema: asked,
     } = fault;
     match expected {
         Expected::Key(key) => vec![Raw::MissingKeys {
@@ -149,7 +150,7 @@ fn read(fault: Fault<'_>) -> Vec<Raw> {
             };
             let (message, help) = message::describe(wanted, &found, &path);
             vec![Raw::Value {
-                mend: remedy::of_value(wanted, &plain, &path),
+                mend: remedy::of_value(wanted, asked, &plain, &path),
                 path,
                 message,
                 help,

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::check::Wanted;
-use super::keywords::Type;
-use super::{message, synonyms};
+use super::keywords::{Schema, Type};
+use super::{check, message, synonyms};
 use crate::diagnostic::Applicability::{self, Safe, Unsafe};
 use crate::package::config::SCHEMA_ID;
 use crate::source::JsonPath;
@@ -13,9 +13,10 @@ use crate::validate::mend::Mend;
 /// Longest text that is written anew.
 const MAX_TEXT: usize = 200;
 
-/// What to write for a value that is not as it should be.
+/// What to write for a value that is not as `schema` wants it. What is written satisfies `schema`.
 pub(super) fn of_value(
     wanted: Wanted,
+    schema: &'static Schema,
     found: &Value,
     path: &JsonPath,
 ) -> Option<(Applicability, Mend)> {
@@ -25,7 +26,10 @@ pub(super) fn of_value(
             Value::Number(number) => (Safe, json!(number.to_string())),
             _ => return None,
         },
-        Wanted::Type([Type::Array]) if found.is_string() => (Safe, json!([found])),
+        Wanted::Type([Type::Array]) => match message::dimensions(found.as_str()?, path) {
+            Some(dimensions) => (Unsafe, json!(dimensions)),
+            None => (Safe, json!([found])),
+        },
         Wanted::Type([Type::Integer]) => {
             let number: i64 = found.as_str()?.trim().parse().ok()?;
             (Safe, json!(number))
@@ -39,7 +43,8 @@ pub(super) fn of_value(
         _ => return None,
     };
     let is_short = found.to_string().len() <= MAX_TEXT;
-    is_short.then(|| (applicability, Mend::replace(path.clone(), value)))
+    let is_right = is_short && check::is_valid(schema, &value);
+    is_right.then(|| (applicability, Mend::replace(path.clone(), value)))
 }
 
 /// What to add to an object that lacks these keys.
