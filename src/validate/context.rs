@@ -12,7 +12,9 @@ use super::schema::{self, Violation};
 use super::signature::{self, Mismatch};
 use crate::diagnostic::{Applicability, Fix};
 use crate::model::ModelInfo;
+use crate::package::card::Card;
 use crate::package::leftover::is_legacy_field;
+use crate::package::schema_id::SchemaId;
 use crate::package::{Config, LoadFault, Loaded, PrecisionList, Variant};
 use crate::source::json::{Kind, Member};
 use crate::source::pretty::Layout;
@@ -45,6 +47,8 @@ pub(super) struct Inputs<'a> {
     pub(super) precisions: &'a Arc<Precisions>,
     pub(super) files: &'a FileCache,
     pub(super) demands: Option<&'a Demands>,
+    /// The model card of the package.
+    pub(super) card: Option<&'a Card>,
 }
 
 /// The facts about one config or precision list.
@@ -79,6 +83,8 @@ pub(crate) struct Context<'a> {
     /// What the project asks beyond the format.
     pub(super) demands: Option<&'a Demands>,
     fixes_made: Cell<usize>,
+    /// The model card of the package.
+    pub(super) card: Option<&'a Card>,
 }
 
 impl Precisions {
@@ -138,6 +144,7 @@ impl<'a> Context<'a> {
             fixes_left: Cell::new(MAX_FIXES),
             demands: inputs.demands,
             fixes_made: Cell::new(0),
+            card: inputs.card,
         };
         let Ok(document) = &loaded.document else {
             return context;
@@ -147,7 +154,8 @@ impl<'a> Context<'a> {
             return context;
         }
         let config = Config::from_document(document);
-        context.set_violations(schema::check_config(document, &config));
+        let violations = schema::check_config(document, &config, &|| context.schema_id());
+        context.set_violations(violations);
         if document.root.is_object() {
             context.files =
                 references::follow(&config, inputs.directory, inputs.depth, inputs.files);
@@ -241,6 +249,15 @@ impl<'a> Context<'a> {
             Kind::Number(written) => Some(written),
             _ => None,
         }
+    }
+
+    /// The format's identifier for this config, if it has none; `None` where the configs beside it differ.
+    pub(super) fn schema_id(&self) -> Option<String> {
+        let setting = self
+            .demands
+            .and_then(|demands| demands.schema_id.as_deref());
+        let known = SchemaId::of(self.absolute, self.depth, setting);
+        (!known.is_mixed).then_some(known.id)
     }
 
     /// What makes edits of the file; `None` if it did not parse.

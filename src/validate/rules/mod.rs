@@ -110,9 +110,12 @@ rules! {
     capability_required,
     exception_stale,
     baseline_stale,
+    schema_id,
+    file_name_case,
+    card_disagrees,
 }
 
-pub(super) use backends_disagree::backends_disagree;
+pub(super) use backends_disagree::{backends_disagree, size_in_model};
 pub use baseline_stale::baseline_stale;
 pub(super) use config_duplicate::config_duplicate;
 pub(super) use config_foreign::config_foreign;
@@ -121,6 +124,7 @@ pub use exception_stale::exception_stale;
 pub(super) use file_unreadable::unreadable_directory;
 pub(super) use findings_limit::findings_limit;
 pub(super) use json_syntax::describe_fault;
+pub(super) use schema_id::schema_id_differs;
 pub use settings_invalid::settings_invalid;
 pub(super) use size_directory::{is_other_size, is_size_token};
 pub(super) use variants_disagree::variants_disagree;

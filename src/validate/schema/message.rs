@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::check::Wanted;
 use super::keywords::{Schema, Type};
-use super::synonyms;
-use crate::package::config::SCHEMA_ID;
+use super::uri::is_uri;
+use super::{SchemaIdOf, synonyms};
 use crate::source::JsonPath;
 use crate::source::json::{Kind, Node, Step};
 use crate::source::suggest;
@@ -18,6 +18,7 @@ pub(super) fn describe(
     wanted: Wanted,
     found: &Found<'_>,
     path: &JsonPath,
+    id: SchemaIdOf<'_>,
 ) -> (String, Option<String>) {
     match wanted {
         Wanted::Type(types) => {
@@ -34,9 +35,7 @@ pub(super) fn describe(
         ),
         Wanted::Uri => (
             format!("{} is not a URI", found.quote()),
-            Some(format!(
-                "a URI begins with a scheme; the format's is \"{SCHEMA_ID}\""
-            )),
+            Some(uri_help(found.value.as_str().unwrap_or_default(), id)),
         ),
         Wanted::Text => ("must not be empty".to_owned(), None),
         Wanted::Items(limit) => at_least(limit, "item"),
@@ -53,13 +52,33 @@ pub(super) fn missing_keys(object: &JsonPath, keys: &[String]) -> String {
     format!("{} lacks {}", noun(object), enumerated(keys, "and"))
 }
 
-/// What to write for the keys that an object lacks.
-pub(super) fn missing_keys_help(keys: &[String]) -> String {
-    let (schema, others): (Vec<&String>, Vec<&String>) =
-        keys.iter().partition(|key| *key == "$schema");
+/// What is wrong with a text that is no URI, and what to write.
+fn uri_help(text: &str, id: SchemaIdOf<'_>) -> String {
+    if is_uri(text.trim()) {
+        return format!(
+            "remove the white space around it: write \"{}\"",
+            cut(text.trim())
+        );
+    }
+    if let Some(space) = text.trim().find(char::is_whitespace) {
+        let before = cut(&text.trim()[..space]);
+        return format!("a URI has no white space; there is some behind `{before}`: remove it");
+    }
+    match id() {
+        Some(id) => format!("a URI begins with a scheme; write \"{id}\""),
+        None => {
+            "a URI begins with a scheme; write the one of the publisher's other configs".to_owned()
+        }
+    }
+}
+
+/// What to write for the keys that an object lacks; `id` is the format's identifier, if that is among them and known.
+pub(super) fn missing_keys_help(keys: &[String], id: Option<&str>) -> String {
+    let is_known = |key: &&String| id.is_some() && *key == "$schema";
+    let others: Vec<&String> = keys.iter().filter(|key| !is_known(key)).collect();
     let mut parts: Vec<String> = Vec::new();
-    if !schema.is_empty() {
-        parts.push(format!("\"$schema\": \"{SCHEMA_ID}\""));
+    if let Some(id) = id {
+        parts.push(format!("\"$schema\": \"{id}\""));
     }
     if !others.is_empty() {
         parts.push(enumerated(&others, "and"));
@@ -80,10 +99,11 @@ fn enumerated<W: AsRef<str>>(words: &[W], last: &str) -> String {
     }
 }
 
-/// Which keys there are, or which one was meant.
-pub(super) fn unknown_key_help(key: &str, schema: &Schema) -> String {
+/// Which keys there are, or which one was meant: none that the object has already.
+pub(super) fn unknown_key_help(key: &str, schema: &Schema, object: &Node) -> String {
     let allowed: Vec<&str> = schema.properties.keys().collect();
-    match suggest::nearest(key, allowed.iter().copied()) {
+    let is_free = |allowed: &&str| object.get(allowed).is_none();
+    match suggest::nearest(key, allowed.iter().copied().filter(is_free)) {
         Some(meant) => format!("did you mean `{meant}`?"),
         None => format!("remove it; the keys here are {}", list(&allowed)),
     }

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::check::Wanted;
 use super::keywords::{Schema, Type};
-use super::{check, message, synonyms};
+use super::uri::is_uri;
+use super::{SchemaIdOf, check, message, synonyms};
 use crate::diagnostic::Applicability::{self, Safe, Unsafe};
-use crate::package::config::SCHEMA_ID;
 use crate::source::JsonPath;
 use crate::validate::mend::Mend;
 
@@ -19,6 +19,7 @@ pub(super) fn of_value(
     schema: &'static Schema,
     found: &Value,
     path: &JsonPath,
+    id: SchemaIdOf<'_>,
 ) -> Option<(Applicability, Mend)> {
     let (applicability, value) = match wanted {
         Wanted::Type([Type::String]) => match found {
@@ -39,7 +40,11 @@ pub(super) fn of_value(
             let token = message::token_of(found.as_str()?)?;
             (Unsafe, json!(token))
         }
-        Wanted::Uri => (Unsafe, json!(SCHEMA_ID)),
+        Wanted::Uri => match found.as_str()?.trim() {
+            // White space around it is no part of the package's own.
+            own if is_uri(own) => (Safe, json!(own)),
+            _ => (Unsafe, json!(id()?)),
+        },
         _ => return None,
     };
     let is_short = found.to_string().len() <= MAX_TEXT;
@@ -47,17 +52,14 @@ pub(super) fn of_value(
     is_right.then(|| (applicability, Mend::replace(path.clone(), value)))
 }
 
-/// What to add to an object that lacks these keys.
-pub(super) fn of_missing(object: &JsonPath, keys: &[String]) -> Option<(Applicability, Mend)> {
-    let lacks_schema = keys.iter().any(|key| key == "$schema");
-    lacks_schema.then(|| {
-        let mend = Mend::Insert {
-            object: object.clone(),
-            key: "$schema".to_owned(),
-            value: json!(SCHEMA_ID),
-        };
-        (Safe, mend)
-    })
+/// Adds the format's identifier to an object that lacks it.
+pub(super) fn of_missing(object: &JsonPath, id: &str) -> (Applicability, Mend) {
+    let mend = Mend::Insert {
+        object: object.clone(),
+        key: "$schema".to_owned(),
+        value: json!(id),
+    };
+    (Safe, mend)
 }
 
 /// An element that stands in its list already goes.
