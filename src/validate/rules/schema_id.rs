@@ -17,8 +17,8 @@ rule! {
     /// `xnnpack/config.json` with the publisher's identifier and `coreml/config.json` with one that a tool wrote.
     ///
     /// # Fix
-    /// Write the publisher's identifier in all of them. `pkgtool init` and `pkgtool fix` follow the configs beside, then
-    /// `schema-id`.
+    /// Write the publisher's identifier in all of them. Where one is missing, it is added as the configs beside have it,
+    /// or as `schema-id` says.
     ///
     /// # What it does not see
     /// Whether something is at the address, and configs that are not validated in the same run.
