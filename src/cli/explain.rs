@@ -14,12 +14,8 @@ pub(super) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
-    let rule = find(&args.code).ok_or_else(|| {
-        Failure::Other(format!(
-            "there is no rule `{}`; `pkgtool rules` lists them",
-            args.code
-        ))
-    })?;
+    let rule = validate::rule_named(&args.code)
+        .map_err(|help| Failure::Other(format!("there is no rule `{}`; {help}", args.code)))?;
     output::print(&format!(
         "{} {} ({})\n{}\n{}\n{}\n",
         rule.code,
@@ -41,11 +37,4 @@ fn fixable(rule: &RuleMeta) -> &'static str {
             "Fixable: `pkgtool fix` mends it where it can, some of it only with `--unsafe`.\n"
         }
     }
-}
-
-fn find(code: &str) -> Option<&'static RuleMeta> {
-    let metas = validate::rule_metas();
-    metas
-        .into_iter()
-        .find(|rule| rule.code.eq_ignore_ascii_case(code) || rule.name == code)
 }

@@ -234,6 +234,9 @@ fn describe(text: &mut String, path: &Path, settings: &Settings, policy: &Policy
     let respects = settings.respect_gitignore.unwrap_or(true);
     lines.push(format!("respect-gitignore = {respects}"));
     lines.push(format!("deny-warnings = {}", settings.deny_warnings));
+    if let Some(id) = &settings.schema_id {
+        lines.push(format!("schema-id = {}", json!(id)));
+    }
     if let Some((file, _)) = &settings.baseline {
         lines.push(format!("baseline = {}", json!(policy.shown(file))));
     }

@@ -19,11 +19,11 @@ use crate::diagnostic::{Applicability, Diagnostic, Rename, RuleMeta, Severity};
 use crate::package::{Discovery, Found, Loaded};
 use crate::policy::Policy;
 use crate::validate::{self, Recheck};
-use draft::Draft;
 use guard::Guard;
 use rename::Proposed;
 
 pub use diff::unified;
+pub use draft::Draft;
 
 /// Most passes over all files: each ends with renamings, after which files are looked at anew.
 const MAX_PASSES: usize = 8;
@@ -182,6 +182,25 @@ impl Outcome {
     pub fn refusals(&self) -> usize {
         let files = self.files.iter();
         files.filter(|file| file.refused.is_some()).count()
+    }
+
+    /// Marks the fix of a finding that is left as one that needs consent, if that is why it was not made.
+    pub fn mark_consent(&self, finding: &mut Diagnostic) {
+        let is_same = |one: &&Diagnostic| {
+            one.rule.code == finding.rule.code
+                && one.pointer == finding.pointer
+                && one.source.path == finding.source.path
+        };
+        let known = self
+            .left
+            .iter()
+            .find(is_same)
+            .and_then(|one| one.fix.as_ref());
+        if let (Some(fix), Some(known)) = (&mut finding.fix, known)
+            && fix.title == known.title
+        {
+            fix.applicability = fix.applicability.max(known.applicability);
+        }
     }
 
     fn take(&mut self, draft: Draft) {

@@ -1,4 +1,5 @@
-//! Backends' directories that a walk met, and what they lack: a `config.json`.
+//! Backends' directories that a walk met, and what is wrong with their configs' names: there is no `config.json`, or
+//! a copy of it as well.
 //!
 //! Invariant: only names are looked at. A directory without models and without a misspelt config is
 //! nobody's package.
@@ -12,15 +13,27 @@ use walkdir::DirEntry;
 use super::walked::{Walked, strip_current_dir};
 use super::{Backend, config, model_file};
 
-/// A backend's directory that has no `config.json`, but something that asks for one.
+/// A backend's directory that has something else than a `config.json`, or as well.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bare {
     /// The directory.
     pub directory: PathBuf,
     /// A file of a name that was meant for the config's.
     pub misnamed: Option<String>,
+    /// Whether a `config.json` is there.
+    pub has_config: bool,
     /// Names of model files.
     pub models: Vec<String>,
+}
+
+impl Bare {
+    /// The name of the file at fault, there or not.
+    pub fn file_name(&self) -> &str {
+        match &self.misnamed {
+            Some(name) if self.has_config => name,
+            _ => config::FILE_NAME,
+        }
+    }
 }
 
 /// Most model files that are named.
@@ -54,8 +67,9 @@ impl Home {
         }
     }
 
-    fn lacks_config(&self) -> bool {
-        self.in_backend && !self.has_config && (self.misnamed.is_some() || !self.models.is_empty())
+    fn is_at_fault(&self) -> bool {
+        let has_models = || self.models.iter().any(|name| !model_file::is_shadow(name));
+        self.in_backend && (self.misnamed.is_some() || !self.has_config && has_models())
     }
 }
 
@@ -116,11 +130,16 @@ impl Homes {
         let mut bare = Vec::new();
         for (directory, home) in self.seen {
             let directory = strip_current_dir(Path::new(&directory));
-            if home.lacks_config() {
+            if home.is_at_fault() {
+                let models = home
+                    .models
+                    .iter()
+                    .filter(|name| !model_file::is_shadow(name));
                 bare.push(Bare {
                     directory: directory.clone(),
                     misnamed: home.misnamed,
-                    models: home.models.iter().take(MAX_MODELS).cloned().collect(),
+                    has_config: home.has_config,
+                    models: models.take(MAX_MODELS).cloned().collect(),
                 });
             }
             if !home.models.is_empty() {
@@ -148,4 +167,57 @@ fn is_misnamed(name: &str) -> bool {
             "configs.json",
         ]
         .contains(&lower.as_str())
+        || is_copy(&lower)
+}
+
+/// Whether a name in lower case is what programs call a copy of `config.json`: `config (1).json`,
+/// `config - copy.json`, `copy of config.json`, `config.json.bak`.
+fn is_copy(lower: &str) -> bool {
+    let behind = lower.strip_prefix("config.json");
+    if behind.is_some_and(|rest| [".bak", ".orig", ".old", "~"].contains(&rest)) {
+        return true;
+    }
+    let stem = lower.strip_suffix(".json");
+    let Some(rest) = stem.and_then(|stem| {
+        stem.strip_prefix("copy of ")
+            .unwrap_or(stem)
+            .strip_prefix("config")
+    }) else {
+        return false;
+    };
+    let word = rest.trim_matches([' ', '-', '_', '(', ')']);
+    let word = word.strip_prefix("copy").unwrap_or(word).trim_start();
+    let is_numbered = rest.contains('(') || rest.contains("copy") || lower.starts_with("copy of ");
+    is_numbered && word.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_misnamed;
+
+    #[test]
+    fn copies_are_told_by_their_names() {
+        for name in [
+            "config (1).json",
+            "config(2).json",
+            "config copy.json",
+            "config copy 2.json",
+            "config - Copy.json",
+            "Copy of config.json",
+            "config.json.bak",
+            "Config.json",
+        ] {
+            assert!(is_misnamed(name), "{name}");
+        }
+        for name in [
+            "config.json",
+            "config_sentence_transformers.json",
+            "tokenizer_config.json",
+            "config_2.json",
+            "config (fp16).json",
+            "copy.json",
+        ] {
+            assert!(!is_misnamed(name), "{name}");
+        }
+    }
 }

@@ -22,6 +22,8 @@ pub const OUTPUTS: &str = "outputs";
 /// One model for one backend.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
+    /// The format's identifier, as the config has it.
+    pub schema: Option<String>,
     /// Model token, used in file names.
     pub model: Option<String>,
     /// Family: a loose grouping of models.
@@ -138,6 +140,7 @@ impl Config {
         let variants = root.get("variants").map_or(&[][..], Node::elements);
         let variants_at = at.key("variants");
         Self {
+            schema: string(root, "$schema"),
             model: string(root, "model"),
             family: string(root, "family"),
             size: string(root, "size"),

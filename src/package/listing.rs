@@ -8,15 +8,16 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::sieve::SETTINGS_FILE;
-use super::{model_file, precision, steps};
+use super::{card, model_file, precision, steps};
 
 /// Names that say something of the directory in which they stand.
-pub(super) const MARKS: [&str; 5] = [
+pub(super) const MARKS: [&str; 6] = [
     ".git",
     ".gitattributes",
     ".cache",
     precision::FILE_NAME,
     SETTINGS_FILE,
+    card::FILE_NAME,
 ];
 
 /// Most entries of a directory that has a listing.

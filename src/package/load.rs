@@ -75,6 +75,17 @@ impl Loaded {
                 document: Err(LoadFault::LfsPointer(pointer)),
             };
         }
+        if is_utf16(&bytes) {
+            return Self {
+                text: String::new(),
+                document: Err(LoadFault::Syntax(SyntaxError {
+                    message: "The file is UTF-16 without a byte order mark; JSON is UTF-8"
+                        .to_owned(),
+                    span: Span::new(0, 0),
+                    help: "save it as UTF-8".into(),
+                })),
+            };
+        }
         let text = match String::from_utf8(bytes) {
             Ok(text) => text,
             Err(error) => return Self::from_broken_utf8(&error),
@@ -117,6 +128,17 @@ impl Loaded {
             })),
         }
     }
+}
+
+/// Whether every other byte of a text's beginning is 0, as in Latin letters of UTF-16.
+fn is_utf16(bytes: &[u8]) -> bool {
+    const HEAD: usize = 16;
+    let head = bytes.get(..HEAD).unwrap_or(&bytes[..bytes.len() / 2 * 2]);
+    let is = |first: bool| {
+        let mut pairs = head.chunks_exact(2);
+        pairs.all(|pair| (pair[0] == 0) == first && (pair[1] == 0) != first)
+    };
+    head.len() >= 4 && (is(true) || is(false))
 }
 
 fn unreadable(error: &io::Error) -> LoadFault {
@@ -178,6 +200,12 @@ mod tests {
             panic!("not a syntax fault");
         };
         assert!(error.message.contains("UTF-16"));
+        for text in [&b"{\0\"\0a\0"[..], b"\0{\0\"\0a\0\""] {
+            let LoadFault::Syntax(error) = fault(text) else {
+                panic!("not a syntax fault");
+            };
+            assert!(error.message.contains("UTF-16 without"), "{error:?}");
+        }
         for (packed, what) in [
             (&b"\x1f\x8b\x08\0\0\0\0\0"[..], "gzip"),
             (b"PK\x03\x04\x14\0\xff", "ZIP"),

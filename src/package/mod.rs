@@ -4,6 +4,7 @@
 
 pub mod backend;
 mod bare;
+pub mod card;
 pub mod config;
 pub mod discover;
 pub mod dtype;
@@ -18,6 +19,7 @@ pub mod naming;
 pub mod precision;
 pub mod reference;
 pub mod roots;
+pub mod schema_id;
 pub mod sieve;
 pub mod size;
 pub mod steps;

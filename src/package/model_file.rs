@@ -22,6 +22,11 @@ pub fn has_extension(path: &str) -> bool {
     is_one_of(path, &EXTENSIONS)
 }
 
+/// Whether a file of this name holds only what macOS keeps of another one (`._x.pte`), on disks that cannot keep it.
+pub fn is_shadow(name: &str) -> bool {
+    name.starts_with("._")
+}
+
 /// The extensions in words: `.pte, .onnx, .tflite`.
 pub fn extensions() -> String {
     let all = EXTENSIONS.map(|extension| format!(".{extension}"));

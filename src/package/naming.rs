@@ -7,6 +7,27 @@
 
 use super::Backend;
 
+/// Words that parts of pipelines are called by, in the order in which these run.
+pub const PARTS: [&str; 17] = [
+    "scheduler",
+    "tokenizer",
+    "preprocessor",
+    "text",
+    "image",
+    "vision",
+    "audio",
+    "encoder",
+    "embedding",
+    "detector",
+    "unet",
+    "transformer",
+    "decoder",
+    "joiner",
+    "recognizer",
+    "vae",
+    "vocoder",
+];
+
 /// What a file's name should say.
 #[derive(Debug, Clone, Copy)]
 pub struct Expected<'a> {

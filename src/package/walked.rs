@@ -8,8 +8,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use super::listing::{Listing, MARKS};
-use super::precision;
 use super::sieve::SETTINGS_FILE;
+use super::{card, precision};
 
 /// What walks saw.
 #[derive(Debug, Default)]
@@ -100,6 +100,11 @@ impl<'a> Seen<'a> {
     /// Whether settings of a project are in the absolute `directory`; `None` if the disk has to be asked.
     pub fn has_settings(&self, directory: &Path) -> Option<bool> {
         self.has(directory, SETTINGS_FILE)
+    }
+
+    /// Whether a model card is in the absolute `directory`; `None` if the disk has to be asked.
+    pub fn has_card(&self, directory: &Path) -> Option<bool> {
+        self.has(directory, card::FILE_NAME)
     }
 
     /// Names of the model files in the directory of something that was found.

@@ -82,6 +82,14 @@ impl Lookup {
         &self.overrides
     }
 
+    /// The file that the caller named.
+    pub(super) fn given(&self) -> Option<&Path> {
+        match &self.origin {
+            Origin::File(file) => Some(file),
+            Origin::Nothing | Origin::Nearest => None,
+        }
+    }
+
     pub(super) fn roots(&self) -> &Roots {
         &self.roots
     }

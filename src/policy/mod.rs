@@ -157,6 +157,11 @@ impl Policy {
         self
     }
 
+    /// The file of settings that the caller named.
+    pub fn settings_given(&self) -> Option<&Path> {
+        self.lookup.given()
+    }
+
     /// The settings that rule a file or what is in a directory; `None` if there are none.
     pub fn settings_for(&self, path: &Path) -> Option<Arc<Settings>> {
         let path = self.lookup.roots().absolute(path);
@@ -376,6 +381,7 @@ impl Ruling for Ruler<'_> {
         Some(Arc::new(Demands {
             off: off.map(|rule| rule.code).collect(),
             extra: settings.extra.clone(),
+            schema_id: settings.schema_id.clone(),
             licenses: settings.licenses.clone(),
             backends: settings.backends.clone(),
             capabilities: settings.capabilities.clone(),

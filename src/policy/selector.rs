@@ -4,7 +4,7 @@
 
 use crate::diagnostic::{RuleMeta, Severity};
 use crate::source::suggest;
-use crate::validate::rule_metas;
+use crate::validate::{rule_metas, rule_named};
 
 /// The word that stands for all rules.
 const ALL: &str = "all";
@@ -63,9 +63,7 @@ impl Selector {
 
     /// The rule, where it stands for one by its whole code or name.
     pub fn rule(&self) -> Option<&'static RuleMeta> {
-        let is_it =
-            |rule: &&RuleMeta| rule.name == self.0 || rule.code.eq_ignore_ascii_case(&self.0);
-        rule_metas().into_iter().find(is_it)
+        rule_named(&self.0).ok()
     }
 
     /// How exactly it speaks of a rule: of two, the greater one counts.

@@ -44,6 +44,8 @@ pub struct Settings {
     pub extra: PrecisionList,
     /// Where the file names them.
     pub extra_places: Vec<(String, JsonPath, Span)>,
+    /// The format's identifier that packages have in `$schema`; `None` for not said.
+    pub schema_id: Option<String>,
     /// The licences that are allowed; `None` for any.
     pub licenses: Option<Vec<String>>,
     /// Backends that every model is to have.

@@ -44,6 +44,7 @@ pub use opener::metadata;
 pub use pages::Pages;
 pub use path_set::PathSet;
 pub use read_at::ReadAt;
+pub use slips::cause;
 pub use span::Span;
 pub use strict::{Strict, strict};
 pub use trail::Trail;

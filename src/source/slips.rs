@@ -33,8 +33,54 @@ pub(super) fn name(text: &str, error: &SyntaxError) -> Option<SyntaxError> {
     conflict(text)
         .or_else(|| nul(text))
         .or_else(|| other_notation(text))
+        .or_else(|| foreign_character(text, error))
         .or_else(|| word(text, error.span.start))
         .or_else(|| bracket(text, error))
+}
+
+/// What a text is that was meant to be JSON, where its content says it. `text` may be its beginning.
+pub fn cause(text: &str) -> Option<SyntaxError> {
+    conflict(text)
+        .or_else(|| nul(text))
+        .or_else(|| other_notation(text))
+}
+
+/// The name of a character that editors and chats put in place of JSON's own.
+fn foreign_name(c: char) -> Option<(&'static str, &'static str)> {
+    Some(match c {
+        '\u{a0}' => ("a no-break space", "write a plain space"),
+        '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{3000}' => {
+            ("a space of another width", "write a plain space")
+        }
+        '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}' => {
+            ("a character without a shape", "delete it")
+        }
+        '\u{201c}'..='\u{201f}' => ("a curly quotation mark", "write `\"`"),
+        '\u{2018}'..='\u{201b}' => ("a curly single quotation mark", "write `\"`"),
+        _ => return None,
+    })
+}
+
+/// The first such character outside of strings, if the parser stopped there.
+fn foreign_character(text: &str, error: &SyntaxError) -> Option<SyntaxError> {
+    let (mut in_string, mut escaped) = (false, false);
+    for (at, c) in text.char_indices() {
+        if in_string {
+            (in_string, escaped) = (c != '"' || escaped, c == '\\' && !escaped);
+        } else if c == '"' {
+            in_string = true;
+        } else if let Some((name, help)) = foreign_name(c) {
+            // The parser may have stopped at the token before it.
+            let between = text.get(error.span.end..at).unwrap_or_default();
+            let is_next = between.bytes().all(|byte| b" \t\r\n:,".contains(&byte));
+            return is_next.then(|| SyntaxError {
+                message: format!("U+{:04X}, {name}, stands outside of a string", u32::from(c)),
+                span: Span::new(at, at + c.len_utf8()),
+                help: help.into(),
+            });
+        }
+    }
+    None
 }
 
 fn conflict(text: &str) -> Option<SyntaxError> {
@@ -265,6 +311,9 @@ mod tests {
         check("<!DOCTYPE html>\n<html></html>", "HTML", "<!DOCTYPE html>");
         check("model: tiny\nfamily: tiny\n", "YAML", "model: tiny");
         check("# a config\nmodel: tiny\n", "YAML", "# a config");
+        check("{\u{a0}\"a\": 1}", "U+00A0, a no-break space", "\u{a0}");
+        check("{\u{201c}a\u{201d}: 1}", "curly quotation mark", "\u{201c}");
+        check("{\"a\": \u{2019}b\u{2019}}", "curly single", "\u{2019}");
     }
 
     #[test]

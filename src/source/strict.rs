@@ -1,5 +1,5 @@
 //! Strict JSON of a text that takes the liberties of JavaScript and Python: comments, commas after the last
-//! item, single quotes, keys without quotes, a byte order mark.
+//! item, single quotes, keys without quotes, a byte order mark, and the spaces and quotation marks of word processors.
 //!
 //! Invariant: what is offered was tried: the text with its edits parses. Everything else keeps its bytes.
 
@@ -37,7 +37,7 @@ pub fn strict(text: &str) -> Option<Strict> {
 }
 
 /// Liberties and what is done about one and several of them.
-const KINDS: [(&str, &str, &str); 6] = [
+const KINDS: [(&str, &str, &str); 8] = [
     ("remove the", "byte order mark", "byte order marks"),
     ("remove the", "comment", "comments"),
     (
@@ -55,6 +55,16 @@ const KINDS: [(&str, &str, &str); 6] = [
         "write JSON's word for the",
         "word of Python",
         "words of Python",
+    ),
+    (
+        "write a plain space for the",
+        "no-break space",
+        "no-break spaces",
+    ),
+    (
+        "write straight quotes around the",
+        "text in curly quotes",
+        "texts in curly quotes",
     ),
 ];
 
@@ -125,7 +135,32 @@ impl Reader<'_> {
                 self.change(3, Span::new(start, self.at), &double);
             }
             b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'$' => self.word(),
+            0x80.. => self.foreign()?,
             _ => self.at += 1,
+        }
+        Some(())
+    }
+
+    /// A character that word processors write for one of JSON's.
+    fn foreign(&mut self) -> Option<()> {
+        let rest = &self.text[self.at..];
+        let first = rest.chars().next()?;
+        let start = self.at;
+        match first {
+            '\u{a0}' | '\u{202f}' => {
+                self.at += first.len_utf8();
+                self.change(6, Span::new(start, self.at), " ");
+            }
+            '\u{201c}'..='\u{201f}' => {
+                let inner = &rest[first.len_utf8()..];
+                let ends = |c: char| matches!(c, '\u{201c}'..='\u{201f}' | '"' | '\n');
+                let length = inner.find(ends)?;
+                let end = inner[length..].chars().next().filter(|c| *c != '\n')?;
+                self.at += first.len_utf8() + length + end.len_utf8();
+                let straight = format!("\"{}\"", &inner[..length]);
+                self.change(7, Span::new(start, self.at), &straight);
+            }
+            _ => return None,
         }
         Some(())
     }
@@ -247,6 +282,11 @@ mod tests {
         );
         assert_eq!(made("[1, // c\r\n]\r\n").as_deref(), Some("[1\r\n]\r\n"));
         assert_eq!(made("[1\n  , // c\n  ]").as_deref(), Some("[1\n  \n  ]"));
+        let curly = "{\u{a0}\u{201c}a\u{201d}: \u{201c}b\u{201d},\u{a0}\"c\u{a0}\": 1}";
+        assert_eq!(
+            made(curly).as_deref(),
+            Some("{ \"a\": \"b\", \"c\u{a0}\": 1}")
+        );
     }
 
     #[test]
@@ -266,6 +306,8 @@ mod tests {
             "\"\\",
             "'\\",
             "// only",
+            "{\u{201c}a: 1}",
+            "{\"a\": é,}",
         ] {
             assert_eq!(strict(text), None, "{text}");
         }

@@ -6,14 +6,17 @@ use std::sync::Arc;
 
 use super::demands::Demands;
 use super::files::FileCache;
-use super::mend::Mend;
+use super::mend::{self, Mend};
 use super::references::{self, Referenced};
 use super::schema::{self, Violation};
 use super::signature::{self, Mismatch};
 use crate::diagnostic::{Applicability, Fix};
 use crate::model::ModelInfo;
+use crate::package::card::Card;
+use crate::package::leftover::is_legacy_field;
+use crate::package::schema_id::SchemaId;
 use crate::package::{Config, LoadFault, Loaded, PrecisionList, Variant};
-use crate::source::json::Kind;
+use crate::source::json::{Kind, Member};
 use crate::source::pretty::Layout;
 use crate::source::{Document, Editor, JsonPath, PathSet};
 
@@ -44,6 +47,8 @@ pub(super) struct Inputs<'a> {
     pub(super) precisions: &'a Arc<Precisions>,
     pub(super) files: &'a FileCache,
     pub(super) demands: Option<&'a Demands>,
+    /// The model card of the package.
+    pub(super) card: Option<&'a Card>,
 }
 
 /// The facts about one config or precision list.
@@ -78,6 +83,8 @@ pub(crate) struct Context<'a> {
     /// What the project asks beyond the format.
     pub(super) demands: Option<&'a Demands>,
     fixes_made: Cell<usize>,
+    /// The model card of the package.
+    pub(super) card: Option<&'a Card>,
 }
 
 impl Precisions {
@@ -137,6 +144,7 @@ impl<'a> Context<'a> {
             fixes_left: Cell::new(MAX_FIXES),
             demands: inputs.demands,
             fixes_made: Cell::new(0),
+            card: inputs.card,
         };
         let Ok(document) = &loaded.document else {
             return context;
@@ -146,7 +154,8 @@ impl<'a> Context<'a> {
             return context;
         }
         let config = Config::from_document(document);
-        context.set_violations(schema::check_config(document, &config));
+        let violations = schema::check_config(document, &config, &|| context.schema_id());
+        context.set_violations(violations);
         if document.root.is_object() {
             context.files =
                 references::follow(&config, inputs.directory, inputs.depth, inputs.files);
@@ -198,12 +207,57 @@ impl<'a> Context<'a> {
         !self.violations.is_empty() && self.is_violated(&JsonPath::root().key(key))
     }
 
+    /// Whether the config names all files of a variant: by one of `file` and `components`, each with a text, under
+    /// keys that are known and stand once. Only then do the files say anything of the variant as a whole.
+    pub(super) fn is_whole(&self, variant: &Variant) -> bool {
+        let node = self.document().and_then(|it| it.node(&variant.path));
+        let Some(node) = node.filter(|_| variant.has_file != variant.has_components) else {
+            return false;
+        };
+        let key = if variant.has_file {
+            "file"
+        } else {
+            "components"
+        };
+        let is_known = |member: &Member| {
+            mend::VARIANT_KEYS.contains(&member.key.as_str())
+                || is_legacy_field(&variant.path, &member.key)
+        };
+        let named = match &node.get(key).map(|value| &value.kind) {
+            Some(Kind::Object(members)) => members
+                .with_repetition()
+                .all(|(_, again)| !again)
+                .then_some(members.len()),
+            _ => Some(1),
+        };
+        node.members().iter().all(is_known)
+            && node.effective_members().count() == node.members().len()
+            && named == Some(variant.files.len())
+            && !variant.files.is_empty()
+            && !self.is_violated(&variant.path.key(key))
+    }
+
+    /// The variant that a path leads to, or into.
+    pub(super) fn variant_at(&self, path: &JsonPath) -> Option<&Variant> {
+        let mut variants = self.variants().iter();
+        variants.find(|variant| path.is_within(&variant.path))
+    }
+
     /// The number at `path` as it is written: a number's value is the nearest that fits.
     pub(super) fn written(&self, path: &JsonPath) -> Option<&'a str> {
         match &self.document()?.node(path)?.kind {
             Kind::Number(written) => Some(written),
             _ => None,
         }
+    }
+
+    /// The format's identifier for this config, if it has none; `None` where the configs beside it differ.
+    pub(super) fn schema_id(&self) -> Option<String> {
+        let setting = self
+            .demands
+            .and_then(|demands| demands.schema_id.as_deref());
+        let known = SchemaId::of(self.absolute, self.depth, setting);
+        (!known.is_mixed).then_some(known.id)
     }
 
     /// What makes edits of the file; `None` if it did not parse.

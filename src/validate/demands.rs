@@ -16,6 +16,8 @@ pub struct Demands {
     pub off: BTreeSet<&'static str>,
     /// Tokens beside those of the precision list.
     pub extra: PrecisionList,
+    /// The format's identifier that packages have in `$schema`.
+    pub schema_id: Option<String>,
     /// The licences that a package may have, as SPDX identifiers or slugs; `None` for any.
     pub licenses: Option<Vec<String>>,
     /// Backends for which every model is to be there.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::kept::Kept;
-use super::tokenizer::{self, RootKeys};
+use super::tokenizer::{self, NotJson, RootKeys};
 use crate::model::precision::Weights;
 use crate::model::{self, ModelError, ModelInfo};
 use crate::source::hashed::Map;
@@ -35,7 +35,7 @@ pub struct FileFacts {
     pub state: FileState,
     /// What it says as a model; `None` unless it is one that was opened.
     pub model: Option<ModelFacts>,
-    json: OnceLock<Box<Result<RootKeys, String>>>,
+    json: OnceLock<Box<Result<RootKeys, NotJson>>>,
     weights: OnceLock<Option<Box<Weights>>>,
     /// A number that no other facts of the process have.
     number: u64,
@@ -150,8 +150,9 @@ impl FileFacts {
     }
 
     /// The keys at the root of a JSON file, or why it is none; read once, as a stream.
-    pub(super) fn json(&self) -> &Result<RootKeys, String> {
-        let read = || tokenizer::read(&self.path).map_err(|error| error.to_string());
+    pub(super) fn json(&self) -> &Result<RootKeys, NotJson> {
+        let cause = |error| tokenizer::cause(&self.path, &error);
+        let read = || tokenizer::read(&self.path).map_err(cause);
         self.json.get_or_init(|| Box::new(read()))
     }
 

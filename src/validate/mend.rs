@@ -13,6 +13,10 @@ use crate::source::{Editor, JsonPath};
 /// Longest value that a title quotes, in characters.
 const MAX_QUOTE: usize = 80;
 
+/// The keys of a variant, in their order.
+pub(super) const VARIANT_KEYS: [&str; 5] =
+    ["precision", "file", "components", "size_bytes", "methods"];
+
 /// Keys in the order in which configs have them, outer objects first. No key stands in two of them.
 const ORDER: [&[&str]; 4] = [
     &[
@@ -27,7 +31,7 @@ const ORDER: [&[&str]; 4] = [
         "tokenizer_config",
         "variants",
     ],
-    &["precision", "file", "components", "size_bytes", "methods"],
+    &VARIANT_KEYS,
     &["inputs", "outputs"],
     &["name", "shape", "dtype"],
 ];
@@ -87,7 +91,7 @@ impl Mend {
                 let (parent, last) = path.parent()?;
                 let parent = document.node(&parent)?;
                 let edit = match last {
-                    Step::Key(_) => editor.remove_member(parent, member_at(parent, last)?),
+                    Step::Key(_) => editor.remove_member(parent, only_member_at(parent, last)?),
                     Step::Index(index) => editor.remove_element(parent, *index),
                 };
                 Some(vec![edit?])
@@ -95,7 +99,7 @@ impl Mend {
             Self::RenameKey(path, key) => {
                 let (parent, last) = path.parent()?;
                 let parent = document.node(&parent)?;
-                let member = &parent.members()[member_at(parent, last)?];
+                let member = &parent.members()[only_member_at(parent, last)?];
                 let is_taken = parent.member(key).is_some();
                 (!is_taken).then(|| vec![editor.rename_key(member, key)])
             }
@@ -135,11 +139,15 @@ impl Mend {
     }
 }
 
-/// The last member of this key: the one that counts.
-fn member_at(object: &Node, step: &Step) -> Option<usize> {
+/// The only member of this key. Of several, each may be the one that was meant.
+fn only_member_at(object: &Node, step: &Step) -> Option<usize> {
     let Step::Key(key) = step else { return None };
-    let mut members = object.members().iter();
-    members.rposition(|member: &Member| *member.key == **key)
+    let members = object.members();
+    let is_it = |member: &Member| *member.key == **key;
+    let count = members.iter().filter(|member| is_it(member)).count();
+    (count == 1)
+        .then(|| members.iter().position(is_it))
+        .flatten()
 }
 
 /// Where a member of this key belongs.

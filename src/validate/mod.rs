@@ -29,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::diagnostic::{Diagnostic, Finding, Report, RuleMeta, SourceText};
+use crate::package::card::{self, Card};
 use crate::package::sieve::Open;
 use crate::package::{
     Discovery, Found, FoundKind, Listing, Loaded, Marks, PrecisionList, Roots, Seen, Skipped,
@@ -44,9 +45,9 @@ use placed::Placed;
 pub use demands::{Demands, Place, Ruling, Unruled};
 pub use files::{FileFacts, FileState, ModelFacts};
 pub use recheck::Recheck;
-pub use rules::{RULES, Rule};
+pub use rules::{RULES, Rule, rule_named};
 pub use rules::{baseline_stale, exception_stale, settings_invalid};
-pub use schema::{CONFIG_SCHEMA, PRECISIONS_SCHEMA};
+pub use schema::{CONFIG_SCHEMA, PRECISIONS_SCHEMA, is_uri};
 pub use session::Session;
 
 /// What to validate, and how.
@@ -224,6 +225,7 @@ struct Run<'a> {
     given: Option<Arc<Precisions>>,
     embedded: Arc<Precisions>,
     lists: Mutex<Map<OsString, Option<Arc<Precisions>>>>,
+    cards: Mutex<Map<OsString, Option<Arc<Card>>>>,
     roots: Roots,
     marks: Mutex<Map<OsString, Option<Marks>>>,
 }
@@ -251,6 +253,7 @@ impl<'a> Run<'a> {
             given,
             embedded: Arc::new(Precisions::trusted(PrecisionList::embedded())),
             lists: Mutex::default(),
+            cards: Mutex::default(),
             roots: Roots::new(),
             marks: Mutex::default(),
         }
@@ -303,7 +306,9 @@ impl<'a> Run<'a> {
             precisions = Precisions::with(&precisions, extra);
         }
         let is_list = found.kind == FoundKind::PrecisionList || is_precision_list(loaded);
+        let card = self.card_for(&absolute, depth, seen);
         let context = Context::build(&context::Inputs {
+            card: card.as_deref(),
             loaded,
             is_list,
             depth,
@@ -399,6 +404,28 @@ impl<'a> Run<'a> {
     }
 }
 
+impl Run<'_> {
+    /// The nearest model card from the config's directory up to the package root.
+    fn card_for(&self, absolute: &Path, depth: usize, seen: Option<Seen<'_>>) -> Option<Arc<Card>> {
+        let mut places = steps::upwards(absolute).take(depth + 1);
+        places.find_map(|directory| self.card_in(directory, seen))
+    }
+
+    fn card_in(&self, directory: &Path, seen: Option<Seen<'_>>) -> Option<Arc<Card>> {
+        if seen.and_then(|seen| seen.has_card(directory)) == Some(false) {
+            return None;
+        }
+        // The lock is not held while the disk is asked: at worst two threads ask the same.
+        let cards = || self.cards.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = cards().get(directory.as_os_str()) {
+            return known.clone();
+        }
+        let card = Card::read(&directory.join(card::FILE_NAME)).map(Arc::new);
+        cards().insert(directory.into(), card.clone());
+        card
+    }
+}
+
 /// Metadata of all rules, in the order of their codes.
 pub fn rule_metas() -> Vec<&'static RuleMeta> {
     RULES.iter().map(|rule| &rule.meta).collect()
@@ -434,7 +461,7 @@ fn collect(checked: Vec<Checked>, discovery: &Discovery, run: &Run<'_>) -> Outco
         add_at(&mut outcome.report, roots, path, finding);
     }
     for bare in &discovery.bare {
-        let path = bare.directory.join(crate::package::config::FILE_NAME);
+        let path = bare.directory.join(bare.file_name());
         add_at(
             &mut outcome.report,
             roots,

@@ -11,8 +11,10 @@ use super::context::Context;
 use super::files::FileFacts;
 use super::interfaces::{Between, Side, difference};
 use super::rules;
-use crate::diagnostic::{Anchor, Diagnostic, SourceText};
+use crate::diagnostic::{Anchor, Diagnostic, Finding, SourceText};
 use crate::model::ModelInfo;
+use crate::package::leftover::is_placeholder;
+use crate::package::size::is_size_token;
 use crate::package::{Backend, Config, Loaded, steps};
 use crate::source::hashed::{Map, Set};
 use crate::source::{JsonPath, Span};
@@ -101,17 +103,24 @@ impl Placed {
         let document = context.document()?;
         // Of something that a config does not have nothing is said.
         let span = |key: &str| document.root.get(key).unwrap_or(&document.root).span;
-        let said = fields(config)
-            .into_iter()
-            .filter_map(|(key, meaning, written)| {
-                let is_sound = !context.is_violated_at(key);
-                is_sound.then(|| Said {
-                    key,
-                    meaning,
-                    written,
-                    span: span(key),
-                })
-            });
+        let is_settled = context
+            .demands
+            .is_some_and(|demands| demands.schema_id.is_some());
+        let schema = config.schema.clone().filter(|_| !is_settled);
+        let schema = schema.map(|id| ("$schema", id, None));
+        let said =
+            fields(config)
+                .into_iter()
+                .chain(schema)
+                .filter_map(|(key, meaning, written)| {
+                    let is_sound = !context.is_violated_at(key) && !is_placeholder(&meaning);
+                    is_sound.then(|| Said {
+                        key,
+                        meaning,
+                        written,
+                        span: span(key),
+                    })
+                });
         Some(Self {
             path: path.to_owned(),
             shown: shown.to_owned(),
@@ -235,13 +244,65 @@ pub(super) fn compare(mut placed: Vec<Placed>) -> Comparison {
     }
     for siblings in beside.values().filter(|siblings| siblings.len() > 1) {
         for key in ["license", "family", "capabilities"] {
-            let found = disagreements(siblings, key);
+            let found = disagreements(siblings, key, rules::backends_disagree);
             comparison.diagnostics.extend(found);
         }
         let found = interfaces_that_differ(siblings);
         comparison.diagnostics.extend(found);
     }
+    comparison.diagnostics.extend(mixed_schemas(&placed));
+    comparison.diagnostics.extend(sizes_in_models(&placed));
     comparison
+}
+
+/// Findings on configs in backends' directories beside each other whose `model` differs from the first's only by a size.
+fn sizes_in_models(placed: &[Placed]) -> Vec<Diagnostic> {
+    let mut first: Map<(&OsStr, &str), &Placed> = Map::default();
+    let mut found = Vec::new();
+    for one in placed.iter().filter(|one| one.is_at_home) {
+        let Some(parent) = steps::above(&one.directory) else {
+            continue;
+        };
+        let known = *first
+            .entry((parent.as_os_str(), without_size(&one.model)))
+            .or_insert(one);
+        if known.model != one.model && known.backend != one.backend {
+            let (source, span) = one.source(one.model_span);
+            let anchor = Anchor::At(JsonPath::root().key("model"), span);
+            let finding = rules::size_in_model(anchor, &one.model, &known.model, &known.shown);
+            found.push(finding.locate(&source, None));
+        }
+    }
+    found
+}
+
+/// A model token without the size that it ends with.
+fn without_size(model: &str) -> &str {
+    let mut ends = model.match_indices('_');
+    let end = ends.find(|(at, _)| is_size_token(&model[at + 1..]));
+    end.map_or(model, |(at, _)| &model[..at])
+}
+
+/// Findings on configs of one place whose `$schema` is another than that of most.
+fn mixed_schemas(placed: &[Placed]) -> Vec<Diagnostic> {
+    let of = |one: &Placed| one.said.iter().position(|said| said.key == "$schema");
+    let mut ids = placed
+        .iter()
+        .filter_map(|one| Some(&one.said[of(one)?].meaning));
+    let first = ids.next();
+    if ids.all(|id| Some(id) == first) {
+        return Vec::new();
+    }
+    let mut around: Map<&OsStr, Vec<&Placed>> = Map::default();
+    for one in placed {
+        if let Some(place) = one.reach().last() {
+            around.entry(place.as_os_str()).or_default().push(one);
+        }
+    }
+    let groups = around.values();
+    groups
+        .flat_map(|group| disagreements(group, "$schema", rules::schema_id_differs))
+        .collect()
 }
 
 fn find_duplicates(placed: &[Placed], comparison: &mut Comparison) {
@@ -273,7 +334,11 @@ fn find_duplicates(placed: &[Placed], comparison: &mut Comparison) {
 }
 
 /// Findings on the configs that say otherwise than most, or than the first where there is no most.
-fn disagreements(siblings: &[&Placed], key: &str) -> Vec<Diagnostic> {
+fn disagreements(
+    siblings: &[&Placed],
+    key: &str,
+    finding: fn(Anchor, &str, (&str, &str), &str) -> Finding,
+) -> Vec<Diagnostic> {
     let said: Vec<(&Placed, &Said)> = siblings
         .iter()
         .filter_map(|one| Some((*one, one.said.iter().find(|said| said.key == key)?)))
@@ -289,7 +354,7 @@ fn disagreements(siblings: &[&Placed], key: &str) -> Vec<Diagnostic> {
             let (source, span) = one.source(it.span);
             let anchor = Anchor::At(JsonPath::root().key(key), span);
             let said = (it.shown(), usual.shown());
-            let finding = rules::backends_disagree(anchor, key, said, &usual_in.shown);
+            let finding = finding(anchor, key, said, &usual_in.shown);
             finding.locate(&source, None)
         })
         .collect()

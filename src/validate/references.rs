@@ -77,14 +77,16 @@ fn is_data_component(file: &FileRef) -> bool {
     if file.component.is_none() || model_file::has_extension(&file.reference) {
         return false;
     }
-    let extension = Path::new(&file.reference).extension();
-    let lower = extension.map(std::ffi::OsStr::to_ascii_lowercase);
-    let is_data = lower
-        .as_deref()
-        .and_then(|extension| extension.to_str())
-        .is_some_and(|extension| DATA_EXTENSIONS.contains(&extension));
     // What several backends share was made for none of them: no model, unless its name says so.
-    is_data || leaves_directory(&file.reference)
+    is_data(&file.reference) || leaves_directory(&file.reference)
+}
+
+/// Whether a reference leads to data, as far as its extension says.
+pub(super) fn is_data(reference: &str) -> bool {
+    let extension = Path::new(reference).extension();
+    let lower = extension.map(std::ffi::OsStr::to_ascii_lowercase);
+    let lower = lower.as_deref().and_then(|extension| extension.to_str());
+    lower.is_some_and(|extension| DATA_EXTENSIONS.contains(&extension))
 }
 
 /// Whether a reference leads out of the config's own directory.

@@ -115,6 +115,50 @@ pub(super) fn read(path: &Path) -> io::Result<RootKeys> {
     Ok(keys)
 }
 
+/// Most bytes of a file that are looked at to say what it is instead of JSON.
+const MAX_LOOK: u64 = 16 * 1024 * 1024;
+
+/// Why a tokenizer file is not JSON, and what to do.
+#[derive(Debug)]
+pub(super) struct NotJson {
+    /// Goes on after `is not JSON: `.
+    pub(super) message: String,
+    /// What to do.
+    pub(super) help: String,
+}
+
+/// What a file is that does not parse: its content says it better than a parser's error.
+pub(super) fn cause(path: &Path, error: &io::Error) -> NotJson {
+    let again = "fetch or export the tokenizer again";
+    let mut bytes = Vec::new();
+    let is_near = !elsewhere::is_far(path);
+    let opened = is_near.then(|| source::open(path).ok()).flatten();
+    let read = opened.map(|file| file.take(MAX_LOOK).read_to_end(&mut bytes));
+    let is_text = matches!(read, Some(Ok(_)));
+    if is_text && bytes.starts_with(b"\xef\xbb\xbf") {
+        return NotJson {
+            message: "it begins with a byte order mark".to_owned(),
+            help: "save it as UTF-8 without a byte order mark".to_owned(),
+        };
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    match source::cause(&text).filter(|_| is_text) {
+        Some(named) => {
+            let line = text[..named.span.start].matches('\n').count() + 1;
+            let mut message = named.message;
+            message.replace_range(..1, &message[..1].to_lowercase());
+            NotJson {
+                message: format!("{message} (line {line})"),
+                help: named.help.into_owned(),
+            }
+        }
+        None => NotJson {
+            message: error.to_string(),
+            help: again.to_owned(),
+        },
+    }
+}
+
 /// Any JSON value, read whole and forgotten. `IgnoredAny` would skip strings unread, and with them
 /// bytes that are not UTF-8.
 struct AnyJson;

@@ -5,28 +5,9 @@
 
 use super::kept;
 use super::names::{behind, common_beginning, without_end};
+use crate::package::naming;
 use crate::package::size::{is_count, is_size_token};
 
-/// Words that parts of pipelines are called by, in the order in which these run.
-const PARTS: [&str; 17] = [
-    "scheduler",
-    "tokenizer",
-    "preprocessor",
-    "text",
-    "image",
-    "vision",
-    "audio",
-    "encoder",
-    "embedding",
-    "detector",
-    "unet",
-    "transformer",
-    "decoder",
-    "joiner",
-    "recognizer",
-    "vae",
-    "vocoder",
-];
 /// Words of which a component's name is composed with the next one: `text_encoder`, `vae_decoder`.
 const QUALIFIERS: [&str; 8] = [
     "text", "image", "vision", "audio", "vae", "prompt", "speech", "token",
@@ -169,9 +150,12 @@ impl Arrangement {
 /// Where a component stands among the others.
 pub(super) fn rank(component: &str) -> (usize, &str) {
     // `text_encoder` runs before `encoder`: the first word that is known decides.
-    let place = |word: &str| PARTS.iter().position(|part| *part == word);
+    let place = |word: &str| naming::PARTS.iter().position(|part| *part == word);
     (
-        component.split('_').find_map(place).unwrap_or(PARTS.len()),
+        component
+            .split('_')
+            .find_map(place)
+            .unwrap_or(naming::PARTS.len()),
         component,
     )
 }
@@ -189,7 +173,7 @@ fn is_component(rest: &str) -> bool {
 }
 
 fn is_part(rest: &str) -> bool {
-    rest.split('_').any(|word| PARTS.contains(&word))
+    rest.split('_').any(|word| naming::PARTS.contains(&word))
 }
 
 /// Whether a word tells files of one kind apart: a resolution, a chip, a version, a size.

@@ -6,12 +6,15 @@ use serde_json::{Map, Value as Json, json};
 
 use super::arrange;
 use super::file::ModelFile;
+use super::home::{Home, There};
 use super::kept;
 use super::sketch::{Said, Sketch};
 use super::{Draft, Field, Missing, Need, Options};
 use crate::diagnostic::{Diagnostic, Report};
 use crate::model::{Dim, ModelInfo, declaration};
-use crate::package::{Discovery, Found, Loaded, Roots, config};
+use crate::package::roots::depth_below;
+use crate::package::schema_id::SchemaId;
+use crate::package::{Discovery, Found, Loaded, Roots};
 use crate::policy::Policy;
 use crate::source::pretty::Layout;
 use crate::validate::{self, Recheck};
@@ -20,6 +23,7 @@ use crate::validate::{self, Recheck};
 struct Writer<'a> {
     sketch: &'a Sketch,
     options: &'a Options,
+    schema: SchemaId,
     fields: Vec<Field>,
     missing: Vec<Missing>,
     remarks: Vec<String>,
@@ -34,9 +38,14 @@ struct Group<'a> {
 /// Writes the config of a sketch, as far as all is known, and validates it.
 pub(super) fn compose(sketch: &Sketch, options: &Options, policy: &Policy, roots: &Roots) -> Draft {
     let path = sketch.home.config();
+    let settings = policy.settings_for(&path);
+    let setting = settings
+        .as_ref()
+        .and_then(|settings| settings.schema_id.as_deref());
     let mut writer = Writer {
         sketch,
         options,
+        schema: schema_of(&sketch.home, setting),
         fields: Vec::new(),
         missing: Vec::new(),
         remarks: Vec::new(),
@@ -67,6 +76,27 @@ pub(super) fn compose(sketch: &Sketch, options: &Options, policy: &Policy, roots
     draft
 }
 
+/// The format's identifier: that of the config that is replaced, else what the configs beside it or the project say.
+fn schema_of(home: &Home, setting: Option<&str>) -> SchemaId {
+    let own = match &home.there {
+        There::Something(loaded) => loaded.document.as_ref().ok(),
+        There::Nothing | There::Empty => None,
+    };
+    let own = own.and_then(|document| document.root.get("$schema")?.as_str());
+    match own.filter(|id| validate::is_uri(id)) {
+        Some(id) => SchemaId {
+            id: id.to_owned(),
+            evidence: "`$schema` of the config that is replaced",
+            is_mixed: false,
+        },
+        None => SchemaId::of(
+            &home.absolute,
+            depth_below(&home.absolute, &home.root),
+            setting,
+        ),
+    }
+}
+
 /// What validation finds in a text, as the project asks; without what is said of several configs together.
 fn findings(
     path: &Path,
@@ -92,7 +122,12 @@ impl Writer<'_> {
     fn config(&mut self) -> Json {
         let sketch = self.sketch;
         let mut root = Map::new();
-        self.put(&mut root, "$schema", json!(config::SCHEMA_ID), "the format");
+        self.put(
+            &mut root,
+            "$schema",
+            json!(self.schema.id),
+            self.schema.evidence,
+        );
         if let Some(told) = &sketch.arrangement.model {
             self.put(&mut root, "model", json!(told.token), &told.evidence);
         } else {

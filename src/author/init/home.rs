@@ -119,6 +119,14 @@ pub(super) fn find(wish: &Wish<'_>, policy: &Policy, roots: &Roots) -> Search {
         reason: skipped.reason.clone(),
     }));
     for (directory, files) in found {
+        let mut files: Vec<String> = files
+            .iter()
+            .filter(|name| !model_file::is_shadow(name))
+            .cloned()
+            .collect();
+        if files.is_empty() {
+            continue;
+        }
         let absolute = roots.absolute(directory);
         let backend = named(&absolute);
         let reason = if backend.is_none() && (has_backends || directory != top) {
@@ -143,7 +151,6 @@ pub(super) fn find(wish: &Wish<'_>, policy: &Policy, roots: &Roots) -> Search {
             passed.push(PassedOver { path, reason });
             continue;
         }
-        let mut files = files.to_vec();
         files.sort_unstable();
         let home = Home {
             directory: directory.to_owned(),

@@ -7,6 +7,7 @@ use std::io::Read;
 use std::path::Path;
 
 use crate::source;
+use crate::package::card::Card;
 
 /// Bytes of a file that are read: the GPL has 35,000.
 const MAX_READ: u64 = 64 * 1024;
@@ -160,7 +161,7 @@ fn in_directory(directory: &Path) -> Option<License> {
         .iter()
         .find(|name| name.eq_ignore_ascii_case("readme.md"));
     let of_card = card.and_then(|name| {
-        let license = of_front_matter(&read(&directory.join(name))?)?;
+        let license = Card::read(&directory.join(name))?.license?;
         let evidence = format!("`license` in the front matter of {name}");
         Some(License {
             name: license,
@@ -205,54 +206,6 @@ fn read(path: &Path) -> Option<String> {
     let mut bytes = Vec::new();
     file.take(MAX_READ).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// `license` of a model card; of `other` the name that stands beside it (`license_name`), as hubs write it.
-fn of_front_matter(text: &str) -> Option<String> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut lines = text.lines().peekable();
-    if lines.next()?.trim_end() != "---" {
-        return None;
-    }
-    let (mut license, mut name) = (None, None);
-    while let Some(line) = lines.next() {
-        if line.trim_end() == "---" {
-            let named = license == Some("other");
-            let found = if named { name.or(license) } else { license };
-            return found.map(str::to_owned);
-        }
-        if let Some(value) = line.strip_prefix("license:") {
-            let value = value.split(" #").next()?.trim();
-            let mut elements = Vec::new();
-            while let Some(line) = lines.next_if(|line| line.trim_start().starts_with("- ")) {
-                elements.extend(line.trim_start().strip_prefix("- "));
-            }
-            license = match elements[..] {
-                [] => scalar(sole(value)),
-                [one] if value.is_empty() => scalar(one),
-                _ => None,
-            };
-        } else if let Some(value) = line.strip_prefix("license_name:") {
-            name = scalar(value);
-        }
-    }
-    // Without an end it is no front matter.
-    None
-}
-
-/// The element of a list that has one, as it may stand on the key's line; anything else as it is.
-fn sole(value: &str) -> &str {
-    let inner = value.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
-    inner.filter(|it| !it.contains(',')).unwrap_or(value)
-}
-
-/// A plain or quoted value; lists and blocks are not read.
-fn scalar(value: &str) -> Option<&str> {
-    let value = value.split(" #").next()?.trim();
-    let quoted = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
-    let value = quoted('"').or_else(|| quoted('\'')).unwrap_or(value);
-    let is_plain = !value.is_empty() && !value.starts_with(['[', '{', '|', '>', '&', '*', '!']);
-    (is_plain && value.len() <= 100).then_some(value)
 }
 
 /// The licence that a text is, or names by SPDX's tag.
@@ -314,45 +267,7 @@ fn of_llama(plain: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{of_front_matter, of_text};
-
-    #[test]
-    fn model_cards_say_their_licence() {
-        let of = |text: &str| of_front_matter(text);
-        let card = "---\r\ntags: [a]\r\nlicense: apache-2.0 # kept\r\n---\r\n# Model\r\n";
-        assert_eq!(of(card).as_deref(), Some("apache-2.0"));
-        let other = "---\nlicense_name: \"llama-3.2-community\"\nlicense: other\n---\n";
-        assert_eq!(of(other).as_deref(), Some("llama-3.2-community"));
-        assert_eq!(of("---\nlicense: other\n---\n").as_deref(), Some("other"));
-        for none in [
-            "",
-            "# Model\nlicense: mit\n",
-            "---\nlicense: mit\n",
-            "---\nlicense:\n---\n",
-            "---\nlicense: [mit, isc]\n---\n",
-            "---\nlicense_link: mit\n---\n",
-        ] {
-            assert_eq!(of(none), None, "{none:?}");
-        }
-    }
-
-    #[test]
-    fn a_list_of_one_licence_is_that_licence() {
-        for card in [
-            "---\nlicense: [mit]\n---\n",
-            "---\nlicense: [ 'mit' ] # kept\n---\n",
-            "---\nlicense:\n- mit\ntags:\n- isc\n---\n",
-            "---\nlicense:\n  - \"mit\" # kept\n---\n",
-        ] {
-            assert_eq!(of_front_matter(card).as_deref(), Some("mit"), "{card:?}");
-        }
-        for none in [
-            "---\nlicense:\n- mit\n- isc\n---\n",
-            "---\nlicense: []\n---\n",
-        ] {
-            assert_eq!(of_front_matter(none), None, "{none:?}");
-        }
-    }
+    use super::of_text;
 
     #[test]
     fn texts_are_recognised() {

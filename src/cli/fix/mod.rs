@@ -39,7 +39,7 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "format")]
     diff: bool,
 
-    /// Say what would change, and write nothing; ends with 1 if something would
+    /// Say what would change, and write nothing; ends with 1 if something would, or if an error is left
     #[arg(long)]
     check: bool,
 
@@ -178,7 +178,9 @@ impl Args {
         }
         let ruled = policy.validate(&options.validate, &|_, _| {});
         let ruled = ruled.map_err(|error| Failure::Other(error.to_string()))?;
-        Ok(ruled.outcome.report.diagnostics)
+        let mut left = ruled.outcome.report.diagnostics;
+        left.iter_mut().for_each(|one| outcome.mark_consent(one));
+        Ok(left)
     }
 
     fn exit(&self, outcome: &Outcome, left: &[Diagnostic]) -> Exit {
@@ -186,11 +188,8 @@ impl Args {
         for (shown, reason) in refused.iter().filter(|_| self.diff || self.quiet) {
             output::error(&format!("{shown}: {reason}"));
         }
-        let is_open = if self.writes() {
-            told::errors(left) > 0
-        } else {
-            outcome.fixes() > 0
-        };
+        let would_change = !self.writes() && outcome.fixes() > 0;
+        let is_open = would_change || !self.diff && told::errors(left) > 0;
         if self.writes() && !refused.is_empty() {
             Exit::Failure
         } else if is_open {
@@ -221,10 +220,7 @@ fn diff(outcome: &Outcome) -> String {
 
 /// A rule by code or name.
 fn rule(text: &str) -> Result<&'static str, String> {
-    let metas = validate::rule_metas();
-    let mut metas = metas.into_iter();
-    let meta = metas.find(|meta| meta.code.eq_ignore_ascii_case(text) || meta.name == text);
-    let meta = meta.ok_or("no such rule; `pkgtool rules` lists them")?;
+    let meta = validate::rule_named(text).map_err(|help| format!("no such rule; {help}"))?;
     match meta.fix {
         Some(_) => Ok(meta.code),
         None => Err(format!("{} {} has no fixes", meta.code, meta.name)),

@@ -2,7 +2,8 @@
 //!
 //! All configs are validated, since rules hold them against each other; only what is found in the chosen
 //! ones is reported. A config is chosen if it changed itself, or a file that it names, a file beside it, or
-//! a precision list above it. To be deleted is to change: one whose models stay is reported as missing.
+//! settings or a precision list above it or named by the caller. To be deleted is to change: one whose models stay
+//! is reported as missing. Changed settings are reported themselves.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
@@ -12,6 +13,7 @@ use crate::cli::exit::Failure;
 use crate::cli::output;
 use crate::git::{Listing, Repository};
 use crate::package::reference::{normalize, resolve};
+use crate::package::sieve::SETTINGS_FILE;
 use crate::package::{
     Backend, Config, Discovery, Found, FoundKind, Loaded, Roots, config, load, precision, roots,
 };
@@ -22,7 +24,7 @@ use crate::validate::{Options, Outcome, Progress};
 #[derive(Debug, clap::Args)]
 pub(super) struct GitArgs {
     /// Report only configs that changed since the Git revision REV, or files that they name or that lie
-    /// beside them did; untracked files count. Without REV since the branch left its upstream, or, if it
+    /// beside them did, or their settings or precision list; untracked files count. Without REV since the branch left its upstream, or, if it
     /// has none, since HEAD
     #[arg(
         long,
@@ -68,7 +70,12 @@ impl GitArgs {
     }
 
     /// Chooses among what lies at `paths`.
-    pub(super) fn choose(&self, policy: &Policy, paths: &[PathBuf]) -> Result<Choice, Failure> {
+    pub(super) fn choose(
+        &self,
+        policy: &Policy,
+        paths: &[PathBuf],
+        precisions: Option<&Path>,
+    ) -> Result<Choice, Failure> {
         let mut discovery = policy.discover(paths);
         let mut repositories: Vec<Changes> = Vec::new();
         for path in paths {
@@ -93,7 +100,13 @@ impl GitArgs {
             discovery,
             counts: (0, 0),
         };
-        choice.take(&repositories);
+        let given = [precisions, policy.settings_given()].into_iter().flatten();
+        let given: Vec<PathBuf> = given.filter_map(|path| path.canonicalize().ok()).collect();
+        let is_ruled_anew = repositories
+            .iter()
+            .any(|one| given.iter().any(|path| one.changed.contains(path)));
+        choice.take(&repositories, is_ruled_anew);
+        choice.take_settings(&repositories);
         choice.take_deleted(&repositories);
         Ok(choice)
     }
@@ -146,7 +159,8 @@ impl Choice {
         (report.packages, report.lists) = self.counts;
     }
 
-    fn take(&mut self, repositories: &[Changes]) {
+    /// Chooses configs and lists; all of them where what rules all has changed.
+    fn take(&mut self, repositories: &[Changes], is_ruled_anew: bool) {
         let roots = Roots::new();
         let mut chosen = HashSet::new();
         for found in &self.discovery.found {
@@ -159,7 +173,8 @@ impl Choice {
                 continue;
             }
             let place = Place::of(found, &roots);
-            let is_changed = |one: &Changes| place.is_changed(&loaded, is_list, &one.changed);
+            let is_changed =
+                |one: &Changes| is_ruled_anew || place.is_changed(&loaded, is_list, &one.changed);
             let Some(changes) = repositories.iter().find(|one| is_changed(one)) else {
                 continue;
             };
@@ -176,6 +191,15 @@ impl Choice {
         self.chosen = chosen;
     }
 
+    /// Findings about settings stand in their own file.
+    fn take_settings(&mut self, repositories: &[Changes]) {
+        let roots = Roots::new();
+        let changed = repositories.iter().flat_map(|one| &one.changed);
+        let is_settings = |path: &&PathBuf| path.file_name() == Some(OsStr::new(SETTINGS_FILE));
+        let shown = changed.filter(is_settings).map(|path| roots.shown(path));
+        self.chosen.extend(shown);
+    }
+
     /// Directories without a config are reported where it was deleted: others have no config that changed.
     fn take_deleted(&mut self, repositories: &[Changes]) {
         let roots = Roots::new();
@@ -183,10 +207,10 @@ impl Choice {
         self.discovery.bare.retain(|bare| {
             let directory = roots.absolute(&bare.directory);
             let file = directory.canonicalize().unwrap_or(directory);
-            let file = file.join(config::FILE_NAME);
+            let file = file.join(bare.file_name());
             let is_deleted = repositories.iter().any(|one| one.changed.contains(&file));
             if is_deleted {
-                chosen.insert(roots.shown(&bare.directory.join(config::FILE_NAME)));
+                chosen.insert(roots.shown(&bare.directory.join(bare.file_name())));
             }
             is_deleted
         });
@@ -221,10 +245,13 @@ impl Place {
             return false;
         }
         let is_beside = |path: &PathBuf| path.parent() == Some(self.directory.as_path());
-        let list = precision::FILE_NAME;
-        let mut above = self.directory.ancestors().take(self.depth + 1);
+        let mut rules = [precision::FILE_NAME, SETTINGS_FILE].iter();
+        let is_above = |name: &&str| {
+            let mut above = self.directory.ancestors();
+            above.any(|directory| changed.contains(&directory.join(name)))
+        };
         changed.iter().any(is_beside)
-            || above.any(|directory| changed.contains(&directory.join(list)))
+            || rules.any(is_above)
             || self.references(loaded).iter().any(|reference| {
                 // A model may be a folder, whose files change.
                 changed.contains(reference)

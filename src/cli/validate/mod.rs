@@ -219,7 +219,9 @@ impl Args {
         };
         let options = self.options(far);
         let (ruled, is_narrow) = if self.git.is_set() {
-            let choice = self.git.choose(policy, &self.paths)?;
+            let choice = self
+                .git
+                .choose(policy, &self.paths, self.precisions.as_deref())?;
             (choice.validate(policy, &options, &progress), true)
         } else {
             (policy.validate(&options, &progress), false)

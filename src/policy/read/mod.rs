@@ -20,10 +20,10 @@ use crate::package::license::{self, License};
 use crate::package::reference::normalize;
 use crate::package::{Backend, PrecisionList};
 use crate::source::{JsonPath, Span};
-use crate::validate::settings_invalid;
+use crate::validate::{is_uri, settings_invalid};
 
 /// The keys of a `pkgtool.toml`.
-pub const KEYS: [&str; 15] = [
+pub const KEYS: [&str; 16] = [
     "root",
     "select",
     "ignore",
@@ -33,6 +33,7 @@ pub const KEYS: [&str; 15] = [
     "respect-gitignore",
     "deny-warnings",
     "extra-precisions",
+    "schema-id",
     "allow-licenses",
     "require-backends",
     "require-capabilities",
@@ -128,6 +129,7 @@ impl Reader<'_> {
                     self.settings.deny_warnings = self.boolean(&path, value) == Some(true);
                 }
                 "extra-precisions" => self.extra(&path, value),
+                "schema-id" => self.schema_id(&path, value),
                 "allow-licenses" => self.licenses(&path, value),
                 "require-backends" => self.backends(&path, value),
                 "require-capabilities" => self.capabilities(&path, value),
@@ -389,6 +391,19 @@ impl Reader<'_> {
             }
         }
         self.settings.extra = extra;
+    }
+
+    fn schema_id(&mut self, path: &JsonPath, value: &Value<'_>) {
+        let Some(text) = self.string(path, value) else {
+            return;
+        };
+        if is_uri(text) {
+            self.settings.schema_id = Some(text.to_owned());
+        } else {
+            let message = format!("`{}` is not a URI", words::cut(text));
+            let help = "write what `$schema` of your packages has, such as \"https://example.com/config.schema.json\"";
+            self.wrong(path, value.span().into(), message, help);
+        }
     }
 
     fn licenses(&mut self, path: &JsonPath, value: &Value<'_>) {

@@ -50,6 +50,8 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         return;
     }
     let help = match Backend::from_name(directory) {
+        // A package that is there already would be overwritten.
+        Some(other) if is_taken => format!("write \"backend\": \"{other}\"; `{backend}/` is there already"),
         Some(other) => format!("write \"backend\": \"{other}\", or move the package to `{backend}/`"),
         None if is_below => format!("move the package's files up into `{backend}/`"),
         None if is_taken => {

@@ -6,7 +6,8 @@ use crate::validate::context::Context;
 rule! {
     /// # What it checks
     /// Configs of one model and size in directories beside each other have the same `license`,
-    /// `family` and `capabilities`. Where they differ, those that say otherwise than most are named.
+    /// `family` and `capabilities`. Where they differ, those that say otherwise than most are named. Nor do models for
+    /// two backends beside each other differ only by a size word (`llama` and `llama_1b`).
     ///
     /// # Why
     /// These are properties of the model, not of a backend. A licence that differs between two exports
@@ -17,7 +18,7 @@ rule! {
     /// `"license": "Apache-2.0"`.
     ///
     /// # Fix
-    /// Find out which is right, and write it in both.
+    /// Find out which is right, and write it in both. A size belongs into `size`.
     ///
     /// # What it does not see
     /// Configs that are not validated in the same run, and models that are named differently. With two
@@ -37,4 +38,11 @@ pub(in crate::validate) fn backends_disagree(
     let message = format!("`{key}` is {here} here, but {there} in {other}");
     let finding = RULE.meta.finding(anchor, message);
     finding.help("it is a property of the model: write the right one for every backend")
+}
+
+/// The finding about a model that is another one's name with a size.
+pub(in crate::validate) fn size_in_model(anchor: Anchor, here: &str, there: &str, other: &str) -> Finding {
+    let message = format!("`model` is {here} here, but {there} in {other}: they differ only by a size");
+    let finding = RULE.meta.finding(anchor, message);
+    finding.help("write one `model` for every backend, and the size in `size`")
 }

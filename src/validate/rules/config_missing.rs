@@ -31,7 +31,7 @@ fn check(_: &Context<'_>, _: &mut Vec<Finding>) {}
 /// The finding about a directory without a config.
 pub(in crate::validate) fn bare_directory(bare: &Bare) -> Finding {
     if let Some(misnamed) = &bare.misnamed {
-        return config_name::misnamed(misnamed);
+        return config_name::misnamed(misnamed, bare.has_config);
     }
     let models = listed(bare.models.iter().map(|name| format!("`{name}`")));
     let message = format!("the directory has models ({models}), but no config.json");

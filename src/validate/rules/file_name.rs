@@ -75,7 +75,8 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let taken: HashSet<&str> = config.files().map(|file| file.reference.as_str()).collect();
     for one in &judged {
         let proposal = one.proposal();
-        let is_free = proposals.get(&proposal) == Some(&1) && !taken.contains(proposal.as_str());
+        let is_there = context.models_beside.is_some_and(|names| names.contains(&proposal)) && !one.has_name(&proposal);
+        let is_free = proposals.get(&proposal) == Some(&1) && !taken.contains(proposal.as_str()) && !is_there;
         let fix = is_free.then(|| one.renamed(context, &proposal)).flatten();
         findings.push(one.finding(is_free.then_some(proposal)).fix(fix));
     }
@@ -147,6 +148,12 @@ impl Judged<'_> {
         self.expected.name(extension.unwrap_or("pte"))
     }
 
+    /// Whether the file has this name already, beside its own: an interrupted renaming leaves both.
+    fn has_name(&self, proposal: &str) -> bool {
+        let facts = self.file.facts.as_ref();
+        facts.is_ok_and(|facts| is_same_file(&facts.path, &facts.path.with_file_name(proposal)))
+    }
+
     /// The file under the name by the convention, where only the convention speaks against its own.
     fn renamed(&self, context: &Context<'_>, proposal: &str) -> Option<Fix> {
         // Which of the two is wrong, the name or the config, is not known.
@@ -160,8 +167,7 @@ impl Judged<'_> {
         }
         let from = &self.file.facts.as_ref().ok()?.path;
         let to = from.with_file_name(proposal);
-        // A name that the file has already is what an interrupted renaming left.
-        if to.symlink_metadata().is_ok() && !is_same_file(from, &to) {
+        if to.symlink_metadata().is_ok() && !self.has_name(proposal) {
             return None;
         }
         let reference = &self.file.file.reference;

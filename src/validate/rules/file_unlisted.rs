@@ -28,7 +28,8 @@ rule! {
     /// forgotten.
     ///
     /// # Example
-    /// `tiny_xnnpack_int8.pte` beside a config whose only variant is `fp32`.
+    /// `tiny_xnnpack_int8.pte` beside a config whose only variant is `fp32`; `._tiny_xnnpack_fp32.pte`, which macOS
+    /// writes on foreign disks.
     ///
     /// # Fix
     /// Add a variant for it, or delete the file. `pkgtool fix --unsafe` takes away a second name (a hard link) of a
@@ -53,7 +54,10 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let facts = context.files.iter().filter_map(|file| file.facts.as_ref().ok());
     let here = facts.filter(|facts| steps::above(&facts.path) == Some(&directory));
     let listed: Set<&str> = here.filter_map(|facts| steps::name(&facts.path)).collect();
-    let is_listed = |name: &String| listed.contains(name.as_str());
+    // Of names that differ only in case `file-name-case` speaks.
+    let is_listed = |name: &String| {
+        listed.contains(name.as_str()) || listed.iter().any(|other| other.eq_ignore_ascii_case(name))
+    };
     let mut unlisted: Vec<String> = match context.models_beside {
         Some(names) => names.iter().filter(|name| !is_listed(name)).cloned().collect(),
         None => model_files(context.directory).filter(|name| !is_listed(name)).collect(),
@@ -62,6 +66,11 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     unlisted.truncate(MAX_LISTED);
     for name in unlisted {
         let anchor = Anchor::Key(crate::source::JsonPath::root().key("variants"));
+        if model_file::is_shadow(&name) {
+            let message = format!("`{name}` is no model: macOS keeps attributes of `{}` in it", &name[2..]);
+            findings.push(RULE.meta.finding(anchor, message).help("delete it; `dot_clean` removes such files"));
+            continue;
+        }
         let message = format!("no variant names `{name}`, a model file in this directory");
         let finding = RULE.meta.finding(anchor, message);
         let fix = second_name(context, &name);

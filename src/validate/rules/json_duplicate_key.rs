@@ -42,17 +42,19 @@ fn visit(node: &Node, trail: Trail<'_>, context: &Context<'_>, findings: &mut Ve
             }
         }
         Kind::Object(members) => {
-            let mut first = HashMap::new();
+            let mut values: HashMap<&str, Vec<&Node>> = HashMap::new();
             for (index, (member, is_repeated)) in members.with_repetition().enumerate() {
                 let trail = trail.key(&member.key);
                 if is_repeated {
                     let anchor = Anchor::At(trail.to_path(), member.key_span);
                     let message = format!("the key `{}` is already in this object", member.key);
                     let finding = RULE.meta.finding(anchor, message);
-                    if first.is_empty() {
-                        first.extend(members.iter().rev().map(|member| (member.key.as_str(), member)));
+                    if values.is_empty() {
+                        for member in members.iter() {
+                            values.entry(member.key.as_str()).or_default().push(&member.value);
+                        }
                     }
-                    let fix = repetition(node, index, member, first[member.key.as_str()], context);
+                    let fix = repetition(node, index, member, &values[member.key.as_str()], context);
                     findings.push(finding.help("remove all but one; parsers differ in which counts").fix(fix));
                 }
                 visit(&member.value, trail, context, findings);
@@ -62,15 +64,15 @@ fn visit(node: &Node, trail: Trail<'_>, context: &Context<'_>, findings: &mut Ve
     }
 }
 
-/// A member that says what the first of its key said already goes.
+/// Removes a member whose key has the same value everywhere in its object; `values` are all of them.
 fn repetition(
     object: &Node,
     index: usize,
     member: &Member,
-    first: &Member,
+    values: &[&Node],
     context: &Context<'_>,
 ) -> Option<Fix> {
-    if !context.may_fix() || !is_same(&member.value, &first.value) {
+    if !context.may_fix() || !values.iter().all(|value| is_same(value, &member.value)) {
         return None;
     }
     let edit = context.editor()?.remove_member(object, index)?;

@@ -21,8 +21,8 @@ rule! {
     ///
     /// # Fix
     /// Correct the text at the place shown. Only the first fault of a file can be shown. Where comments,
-    /// commas after the last item, single quotes, keys without quotes, `True`, `False` and `None`, and a byte
-    /// order mark are all that is wrong, `pkgtool fix` takes them out.
+    /// commas after the last item, single or curly quotes, keys without quotes, `True`, `False` and `None`, no-break
+    /// spaces and a byte order mark are all that is wrong, `pkgtool fix` takes them out.
     ///
     /// # What it does not see
     /// Anything behind the first fault: what was not parsed is not checked.

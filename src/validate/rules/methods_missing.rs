@@ -70,7 +70,8 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
                         let anchor = Anchor::Key(variant.path.key("methods"));
                         let message = format!("`methods` has no entry for the component `{component}`");
                         let help = format!("`pkgtool inspect` shows those of `{}`", file.file.reference);
-                        let mend = of_file(context, file).map(|value| Mend::Insert {
+                        let whole = Some(file).filter(|_| context.is_whole(variant));
+                        let mend = whole.and_then(|file| of_file(context, file)).map(|value| Mend::Insert {
                             object: variant.path.key("methods"),
                             key: component.clone(),
                             value,
@@ -85,17 +86,24 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// What the models of a variant say of their methods, in the form of the field; `None` if no model can be
-/// read, or what it says cannot be written.
-pub(super) fn declared(context: &Context<'_>, variant: usize) -> Option<Value> {
-    if !context.variants()[variant].has_components {
-        let file = context.files_of(variant).next()?;
+/// What the models of a variant say of their methods, in the form of the field; `None` unless every model is
+/// named and can be read, and what each says can be written.
+pub(super) fn declared(context: &Context<'_>, index: usize) -> Option<Value> {
+    let variant = &context.variants()[index];
+    if !context.is_whole(variant) {
+        return None;
+    }
+    if !variant.has_components {
+        let file = context.files_of(index).next()?;
         return of_file(context, file);
     }
-    let files = context.files_of(variant);
-    let methods: Map<String, Value> = files
-        .filter_map(|file| Some((file.file.component.clone()?, of_file(context, file)?)))
-        .collect();
+    let mut methods = Map::new();
+    for file in context.files_of(index).filter(|file| file.is_model) {
+        let info = file.model_info()?;
+        if info.has_signature() {
+            methods.insert(file.file.component.clone()?, of_file(context, file)?);
+        }
+    }
     (!methods.is_empty()).then(|| Value::Object(methods))
 }
 

@@ -68,7 +68,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 /// The methods at the depth where they belong.
 fn nested(context: &Context<'_>, index: usize, variant: &Variant) -> Option<Mend> {
     let path: JsonPath = variant.path.key("methods");
-    let editor = context.editor().filter(|_| context.may_fix())?;
+    let editor = context.editor().filter(|_| context.may_fix() && context.is_whole(variant))?;
     let node = editor.document().node(&path)?;
     let value = if variant.has_components {
         let Methods::Declared { groups, .. } = &variant.methods else {

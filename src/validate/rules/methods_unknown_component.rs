@@ -1,16 +1,18 @@
 //! `methods-unknown-component`: methods of a component that is not there.
 
 use crate::diagnostic::{Anchor, Applicability, Finding};
-use crate::package::Methods;
+use crate::package::{MethodGroup, Methods};
 use crate::validate::context::Context;
 use crate::validate::listing::listed;
 use crate::validate::mend::Mend;
+use crate::validate::references::is_data;
 use crate::package::leftover::is_placeholder;
 use crate::source::suggest;
 
 rule! {
     /// # What it checks
-    /// Every component named under a variant's `methods` is one of its `components`.
+    /// Every component named under a variant's `methods` is one of its `components`, and a model: a tokenizer or a
+    /// scheduler's settings have no methods.
     ///
     /// # Why
     /// Signatures of a component that does not exist describe nothing; usually its name was
@@ -27,11 +29,11 @@ rule! {
     /// # What it does not see
     /// A component that is named rightly and has another component's signatures; comparing with the model
     /// (`tensor-count` and the rules after it) shows that.
-    PKG012 "methods-unknown-component" Error fix Safe "Methods are declared for a component that does not exist." => check
+    PKG012 "methods-unknown-component" Error fix Safe "Methods are declared for a component that does not exist or is no model." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    for variant in context.variants() {
+    for (index, variant) in context.variants().iter().enumerate() {
         let Methods::Declared { groups, .. } = &variant.methods else {
             continue;
         };
@@ -44,10 +46,16 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             let Some(component) = &group.component else {
                 continue;
             };
-            if components.is_some_and(|node| node.get(component).is_some()) || is_placeholder(component) {
+            if is_placeholder(component) {
                 continue;
             }
-            let meant = suggest::nearest(component, names());
+            if components.is_some_and(|node| node.get(component).is_some()) {
+                findings.extend(of_data(context, index, component, group));
+                continue;
+            }
+            // What has methods already was not meant.
+            let is_free = |name: &&str| groups.iter().all(|one| one.component.as_deref() != Some(*name));
+            let meant = suggest::nearest(component, names().filter(is_free));
             let fix = meant.and_then(|meant| {
                 let mend = Mend::RenameKey(group.path.clone(), meant.to_owned());
                 context.fix(Applicability::Safe, &mend)
@@ -61,4 +69,17 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             findings.push(RULE.meta.finding(anchor, message).help(help).fix(fix));
         }
     }
+}
+
+/// The finding about methods of a component whose file is data.
+fn of_data(context: &Context<'_>, variant: usize, component: &str, group: &MethodGroup) -> Option<Finding> {
+    let mut files = context.files_of(variant);
+    let file = files.find(|file| file.file.component.as_deref() == Some(component))?;
+    let reference = &file.file.reference;
+    if group.methods.is_empty() || !is_data(reference) {
+        return None;
+    }
+    let message = format!("the component `{component}` is `{reference}`, which is no model and has no methods");
+    let finding = RULE.meta.finding(Anchor::Key(group.path.clone()), message);
+    Some(finding.help(format!("remove `{component}` from `methods`, or name a model in `components`")))
 }

@@ -5,6 +5,7 @@
 
 use super::context::Context;
 use crate::diagnostic::{Finding, RuleMeta};
+use crate::source::suggest;
 
 /// A rule: what is fixed about it, and the check.
 pub struct Rule {
@@ -109,9 +110,12 @@ rules! {
     capability_required,
     exception_stale,
     baseline_stale,
+    schema_id,
+    file_name_case,
+    card_disagrees,
 }
 
-pub(super) use backends_disagree::backends_disagree;
+pub(super) use backends_disagree::{backends_disagree, size_in_model};
 pub use baseline_stale::baseline_stale;
 pub(super) use config_duplicate::config_duplicate;
 pub(super) use config_foreign::config_foreign;
@@ -120,9 +124,44 @@ pub use exception_stale::exception_stale;
 pub(super) use file_unreadable::unreadable_directory;
 pub(super) use findings_limit::findings_limit;
 pub(super) use json_syntax::describe_fault;
+pub(super) use schema_id::schema_id_differs;
 pub use settings_invalid::settings_invalid;
 pub(super) use size_directory::{is_other_size, is_size_token};
 pub(super) use variants_disagree::variants_disagree;
+
+/// Where all rules are found.
+const LIST: &str = "`pkgtool rules` lists them";
+/// Most rules that are suggested for a word.
+const MAX_NEAR: usize = 5;
+
+/// The rule of this code or name; else what to write instead.
+pub fn rule_named(text: &str) -> Result<&'static RuleMeta, String> {
+    let all = || RULES.iter().map(|rule| &rule.meta);
+    let is_it = |meta: &&RuleMeta| meta.code.eq_ignore_ascii_case(text) || meta.name == text;
+    if let Some(meta) = all().find(is_it) {
+        return Ok(meta);
+    }
+    let digits = text.trim_start_matches(|c: char| !c.is_ascii_digit());
+    let code = digits.parse().map(|number: u16| format!("PKG{number:03}"));
+    let by_number = all().find(|meta| code.as_deref() == Ok(meta.code));
+    let by_name = || suggest::nearest(text, all().map(|meta| meta.name));
+    if let Some(near) = by_number.map(|meta| meta.code).or_else(by_name) {
+        return Err(format!("did you mean `{near}`? {LIST}"));
+    }
+    let word = text.to_ascii_lowercase().replace(['_', ' '], "-");
+    let is_part = |meta: &&RuleMeta| word.len() > 2 && meta.name.contains(&word);
+    let near: Vec<String> = all()
+        .filter(is_part)
+        .map(|meta| format!("`{}`", meta.name))
+        .collect();
+    Err(match &near[..] {
+        [] => LIST.to_owned(),
+        near => format!(
+            "did you mean {}? {LIST}",
+            near[..near.len().min(MAX_NEAR)].join(", ")
+        ),
+    })
+}
 
 /// Whether a rule speaks of the directory in which a config stands.
 pub(super) fn is_about_place(rule: &RuleMeta) -> bool {

@@ -2,7 +2,6 @@
 
 use super::methods_missing;
 use crate::diagnostic::{Anchor, Applicability, Finding, Fix};
-use crate::package::config::SCHEMA_ID;
 use crate::package::leftover::is_placeholder;
 use crate::source::json::{Kind, Node, Step};
 use crate::source::{JsonPath, Trail};
@@ -87,7 +86,7 @@ fn instead(context: &Context<'_>, path: &JsonPath) -> Option<Fix> {
         // The whole document is one.
         0 => return None,
         1 if key(0)? == "$schema" => {
-            let mend = Mend::replace(path.clone(), SCHEMA_ID);
+            let mend = Mend::replace(path.clone(), context.schema_id()?);
             return context.fix(Applicability::Safe, &mend);
         }
         1 => matches!(key(0)?, "size" | "tokenizer" | "tokenizer_config"),

@@ -66,12 +66,21 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let agreed = stems.filter_map(|stem| stem.to_str()).any(|stem| naming::has_token(stem, token));
         let other_name = OTHER_NAMES.iter().find(|(name, _)| name == token).map(|(_, meant)| *meant);
         let other_name = other_name.filter(|meant| list.contains(meant));
-        let meant = other_name.or_else(|| suggest::nearest(token, list.tokens()));
+        // A token that another variant has would make two of one precision.
+        let is_free = |meant: &&str| {
+            let mut others = context.variants().iter();
+            others.all(|other| other.precision.as_deref() != Some(*meant))
+        };
+        let meant = other_name.or_else(|| suggest::nearest(token, list.tokens())).filter(is_free);
         let fix = meant.filter(|_| !agreed).and_then(|meant| {
             context.fix(Applicability::Unsafe, &Mend::replace(path.clone(), meant))
         });
         let help = match meant {
-            _ if agreed => format!(
+            Some(meant) if agreed => format!(
+                "did you mean `{meant}`, in the file's name, too? If `{token}` is right, add it to a `{}` in the package",
+                precision::FILE_NAME
+            ),
+            None if agreed => format!(
                 "the file's name has it too: if it is right, add it to a `{}` in the package",
                 precision::FILE_NAME
             ),

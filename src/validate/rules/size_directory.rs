@@ -44,9 +44,13 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let message = format!("the size is `{size}`, but the directory is `{directory}`");
     let fix = context.fix(Applicability::Unsafe, &Mend::replace(path.clone(), token.as_str()));
     let finding = RULE.meta.finding(Anchor::Value(path), message).fix(fix);
-    findings.push(finding.help(format!(
-        "write \"size\": \"{token}\", or move the package to `{size}/`"
-    )));
+    let beside = context.absolute.parent().and_then(|above| above.parent());
+    let is_taken = beside.is_some_and(|beside| beside.join(size).symlink_metadata().is_ok());
+    findings.push(finding.help(if is_taken {
+        format!("write \"size\": \"{token}\"; `{size}/` is there already")
+    } else {
+        format!("write \"size\": \"{token}\", or move the package to `{size}/`")
+    }));
 }
 
 /// Whether a directory's name says a size, and another one.

@@ -24,13 +24,15 @@ rule! {
     /// known to be whole.
     ///
     /// # What it does not see
-    /// Variants of which a file is missing, empty or broken: their size is nobody's to write down.
+    /// Variants of which a file is missing, empty, broken or not named (a component that is null): the size of
+    /// the rest says nothing.
     PKG019 "size-mismatch" Error fix Safe "`size_bytes` is not the size of the variant's files." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     for (index, variant) in context.variants().iter().enumerate() {
-        let Some(declared) = variant.size_bytes else {
+        // Of a variant that names only some of its files nobody knows the size.
+        let Some(declared) = variant.size_bytes.filter(|_| context.is_whole(variant)) else {
             continue;
         };
         let Some((size, external, count)) = total(context, index) else {

@@ -41,7 +41,8 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             let anchor = Anchor::Value(path.clone());
             let written = context.written(&path).map_or_else(|| size.to_string(), str::to_owned);
             let finding = RULE.meta.finding(anchor, format!("{written} is no dimension"));
-            let mend = known.get(&whole);
+            let variant = context.variant_at(&whole);
+            let mend = known.get(&whole).filter(|_| variant.is_some_and(|variant| context.is_whole(variant)));
             let fix = mend.and_then(|mend| context.fix(Applicability::Safe, mend));
             findings.push(finding.help("a size of 0 or more, or -1 for a dynamic dimension").fix(fix));
         }

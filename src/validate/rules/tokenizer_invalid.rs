@@ -41,7 +41,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             let (message, help) = if model_file::has_extension(reference) {
                 (format!("`{reference}` is a model file, not JSON"), "name the tokenizer's file")
             } else {
-                (format!("`{reference}` is not JSON: {error}"), "fetch or export the tokenizer again")
+                (format!("`{reference}` is not JSON: {}", error.message), error.help.as_str())
             };
             findings.push(RULE.meta.finding(anchor, message).help(help).about(&facts.path));
         }

@@ -1,11 +1,16 @@
 //! `variant-duplicate`: two variants of one precision.
 
+use std::collections::HashSet;
 use std::path::Path;
 
-use crate::diagnostic::{Anchor, Applicability, Finding};
-use crate::package::{Variant, naming};
+use serde_json::{Map as Object, Value, json};
+
+use crate::diagnostic::{Anchor, Applicability, Finding, Fix};
+use crate::package::{Config, Variant, naming};
 use crate::source::hashed::Map;
+use crate::source::{Editor, JsonPath};
 use crate::validate::context::Context;
+use crate::validate::listing::listed;
 use crate::validate::mend::Mend;
 
 /// Variants that are compared each with each.
@@ -23,8 +28,9 @@ rule! {
     /// Two variants with `"precision": "fp32"`.
     ///
     /// # Fix
-    /// Correct the precision of one, or publish it as a model or size of its own. `pkgtool fix --unsafe` writes
-    /// the precision that the file's name says, if no other variant has it.
+    /// Correct the precision of one, or publish it as a model or size of its own. Where the files are parts of one model
+    /// (`encoder`, `decoder`), write one variant with `components`; `pkgtool fix --unsafe` does. It also writes the
+    /// precision that the file's name says, if no other variant has it.
     ///
     /// # What it does not see
     /// Variants of two tokens that mean the same (`w4` and `4w` of a list of one's own).
@@ -35,13 +41,18 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     if !has_repetition(context.variants()) {
         return;
     }
+    let merged = parts_of_one_model(context);
     let mut first = Map::default();
     for variant in context.variants() {
         let Some(precision) = &variant.precision else {
             continue;
         };
         let earlier = *first.entry(precision).or_insert(variant.position);
-        if earlier != variant.position {
+        if let Some(parts) = merged.iter().find(|parts| parts.precision == precision) {
+            if parts.variants[1].1.position == variant.position {
+                findings.push(parts.finding(context));
+            }
+        } else if earlier != variant.position {
             let anchor = Anchor::Value(variant.path.key("precision"));
             let message = format!("variant {earlier} has the precision `{precision}` already");
             let finding = RULE.meta.finding(anchor, message);
@@ -61,6 +72,115 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             }));
         }
     }
+}
+
+/// Variants of one precision whose files are the components of one model.
+struct Parts<'a> {
+    precision: &'a str,
+    /// Component names and variants, in the config's order.
+    variants: Vec<(&'a str, &'a Variant)>,
+}
+
+/// The precisions whose variants are all named after different components.
+fn parts_of_one_model<'a>(context: &'a Context<'_>) -> Vec<Parts<'a>> {
+    let Some(config) = &context.config else {
+        return Vec::new();
+    };
+    let mut groups: Map<&str, Vec<&Variant>> = Map::default();
+    for variant in &config.variants {
+        if let Some(precision) = &variant.precision {
+            groups.entry(precision).or_default().push(variant);
+        }
+    }
+    let groups = groups.into_iter().filter(|(_, variants)| variants.len() > 1);
+    let parts = groups.filter_map(|(precision, variants)| {
+        let named = variants.into_iter().map(|variant| {
+            context.is_whole(variant).then_some(())?;
+            Some((component(config, variant)?, variant))
+        });
+        let variants: Vec<(&str, &Variant)> = named.collect::<Option<_>>()?;
+        let names: HashSet<&str> = variants.iter().map(|(name, _)| *name).collect();
+        (names.len() == variants.len()).then_some(Parts { precision, variants })
+    });
+    parts.collect()
+}
+
+/// The component that the name of a variant's file says, between the model and the backend.
+fn component<'v>(config: &Config, variant: &'v Variant) -> Option<&'v str> {
+    let file = variant.files.first().filter(|_| !variant.has_components)?;
+    let stem = Path::new(&file.reference).file_stem()?.to_str()?;
+    let rest = stem.strip_prefix(config.model.as_deref()?)?.strip_prefix('_')?;
+    let sized = config.size.as_deref().and_then(|size| rest.strip_prefix(size)?.strip_prefix('_'));
+    let (name, _) = sized.unwrap_or(rest).split_once(&format!("_{}_", config.backend?.name()))?;
+    let is_part = name.split('_').any(|word| naming::PARTS.contains(&word));
+    is_part.then_some(name)
+}
+
+impl Parts<'_> {
+    fn finding(&self, context: &Context<'_>) -> Finding {
+        let positions: Vec<String> = self.variants.iter().map(|(_, one)| one.position.to_string()).collect();
+        let names: Vec<String> = self.variants.iter().map(|(name, _)| format!("`{name}`")).collect();
+        let message = format!(
+            "the variants {} have the precision `{}`, and their files are parts of one model: {}",
+            listed(&positions),
+            self.precision,
+            listed(&names)
+        );
+        let anchor = Anchor::Value(self.variants[1].1.path.key("precision"));
+        let fix = self.merged(context).and_then(|mend| context.fix(Applicability::Unsafe, &mend));
+        let fix = fix.map(|fix| Fix {
+            title: format!("write {} as components of one variant", listed(&names)),
+            ..fix
+        });
+        let finding = RULE.meta.finding(anchor, message).fix(fix);
+        finding.help("these are components: write one variant with `components`, and `\"file\": null`")
+    }
+
+    /// All variants, with one in place of the parts.
+    fn merged(&self, context: &Context<'_>) -> Option<Mend> {
+        let editor = context.editor().filter(|_| context.may_fix())?;
+        let path = JsonPath::root().key("variants");
+        let nodes = editor.document().node(&path)?.elements();
+        let is_part = |position: usize| self.variants.iter().any(|(_, one)| one.position == position);
+        let first = self.variants[0].1.position;
+        let all = nodes.iter().enumerate().filter(|(at, _)| *at == first || !is_part(*at));
+        let all = all.map(|(at, node)| if at == first { self.variant(&editor) } else { editor.value_of(node) });
+        Some(Mend::replace(path, Value::Array(all.collect())))
+    }
+
+    fn variant(&self, editor: &Editor<'_>) -> Value {
+        let (mut components, mut methods) = (Object::new(), Object::new());
+        let mut size = Some(0_u64);
+        for (name, variant) in &self.variants {
+            let reference = variant.files.first().map(|file| file.reference.as_str());
+            components.insert((*name).to_owned(), json!(reference));
+            size = size.zip(variant.size_bytes).and_then(|(sum, size)| sum.checked_add(size));
+            if let Some(declared) = editor.document().node(&variant.path.key("methods")) {
+                methods.insert((*name).to_owned(), editor.value_of(declared));
+            }
+        }
+        let mut variant = Object::new();
+        variant.insert("precision".to_owned(), json!(self.precision));
+        variant.insert("file".to_owned(), Value::Null);
+        variant.insert("components".to_owned(), Value::Object(components));
+        if let Some(size) = size {
+            variant.insert("size_bytes".to_owned(), json!(size));
+        }
+        if !methods.is_empty() {
+            variant.insert("methods".to_owned(), Value::Object(methods));
+        }
+        Value::Object(variant)
+    }
+}
+
+/// Whether two variants are taken for components of one model.
+pub(super) fn are_parts(context: &Context<'_>, one: usize, other: usize) -> bool {
+    let variants = context.variants();
+    let has = |parts: &Parts<'_>, at: usize| {
+        parts.variants.iter().any(|(_, variant)| variant.position == variants[at].position)
+    };
+    variants[one].precision == variants[other].precision
+        && parts_of_one_model(context).iter().any(|parts| has(parts, one) && has(parts, other))
 }
 
 /// Whether a precision may stand twice: of few variants it is known without a table.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::diagnostic::{Anchor, Finding};
 use crate::source::hashed::Map;
+use super::variant_duplicate::are_parts;
 use crate::validate::context::Context;
 use crate::validate::interfaces::{Between, Side, difference};
 use crate::validate::references::Referenced;
@@ -38,7 +39,7 @@ rule! {
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    let mut first: Map<Option<&str>, (&Referenced, Option<&str>)> = Map::default();
+    let mut first: Map<Option<&str>, (&Referenced, Option<&str>, usize)> = Map::default();
     for (index, variant) in context.variants().iter().enumerate() {
         let precision = variant.precision.as_deref();
         for file in context.files_of(index) {
@@ -46,10 +47,14 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
                 continue;
             };
             let component = file.file.component.as_deref();
-            let Some((other, their_precision)) = first.get(&component) else {
-                first.insert(component, (file, precision));
+            let Some((other, their_precision, at)) = first.get(&component) else {
+                first.insert(component, (file, precision, index));
                 continue;
             };
+            // Components that were written as variants have their own finding.
+            if are_parts(context, *at, index) {
+                continue;
+            }
             let is_same = match (&file.facts, &other.facts) {
                 (Ok(a), Ok(b)) => Arc::ptr_eq(a, b),
                 _ => true,

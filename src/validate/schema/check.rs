@@ -6,9 +6,8 @@
 
 use super::keywords::{Format, Others, Schema, Type};
 use super::uri::is_uri;
-use crate::source::JsonPath;
-use crate::source::Members;
 use crate::source::json::{Kind, Member, Node, Step};
+use crate::source::{Document, JsonPath, Members};
 
 /// Longest array whose elements are compared each with each.
 const COMPARED: usize = 16;
@@ -21,6 +20,8 @@ pub(super) struct Fault<'a> {
     pub(super) value: &'a Node,
     /// What it should have been.
     pub(super) expected: Expected<'a>,
+    /// The schema that has the keyword.
+    pub(super) schema: &'static Schema,
 }
 
 /// What a keyword asks for.
@@ -57,6 +58,12 @@ pub(super) enum Wanted {
     Members(usize),
     /// At least this.
     AtLeast(u32),
+}
+
+/// Whether a value has no fault.
+pub(super) fn is_valid(schema: &'static Schema, value: &serde_json::Value) -> bool {
+    let parsed = Document::parse(&value.to_string());
+    parsed.is_ok_and(|document| faults(schema, &document.root).is_empty())
 }
 
 /// The faults of a value.
@@ -105,7 +112,12 @@ fn check<'a>(
     if let Some(options) = &schema.options {
         let is_one = |text: &str| options.iter().any(|option| option == text);
         if !value.as_str().is_some_and(is_one) {
-            report(fault(value, place, Expected::Value(Wanted::OneOf(options))));
+            report(fault(
+                schema,
+                value,
+                place,
+                Expected::Value(Wanted::OneOf(options)),
+            ));
         }
     }
     for one in &schema.all {
@@ -124,6 +136,7 @@ fn check<'a>(
     }
     if !schema.types.is_empty() && !schema.types.iter().any(|one| one.is_of(value)) {
         report(fault(
+            schema,
             value,
             place,
             Expected::Value(Wanted::Type(&schema.types)),
@@ -147,15 +160,21 @@ fn check<'a>(
         Kind::Null | Kind::Bool(_) => None,
     };
     if let Some(wanted) = broken {
-        report(fault(value, place, Expected::Value(wanted)));
+        report(fault(schema, value, place, Expected::Value(wanted)));
     }
 }
 
-fn fault<'a>(value: &'a Node, place: &Place<'_>, expected: Expected<'a>) -> Fault<'a> {
+fn fault<'a>(
+    schema: &'static Schema,
+    value: &'a Node,
+    place: &Place<'_>,
+    expected: Expected<'a>,
+) -> Fault<'a> {
     Fault {
         path: place.path(),
         value,
         expected,
+        schema,
     }
 }
 
@@ -201,13 +220,14 @@ fn check_array<'a>(
 ) {
     if elements.len() < schema.min_items {
         report(fault(
+            schema,
             value,
             place,
             Expected::Value(Wanted::Items(schema.min_items)),
         ));
     }
     if schema.unique && may_repeat(elements) {
-        report(fault(value, place, Expected::Unique));
+        report(fault(schema, value, place, Expected::Unique));
     }
     if let Some(items) = &schema.items {
         for (index, element) in elements.iter().enumerate() {
@@ -242,6 +262,7 @@ fn check_object<'a>(
 ) {
     if schema.min_properties > 0 && members.effective().count() < schema.min_properties {
         report(fault(
+            schema,
             value,
             place,
             Expected::Value(Wanted::Members(schema.min_properties)),
@@ -249,7 +270,7 @@ fn check_object<'a>(
     }
     for key in &schema.required {
         if members.last(key).is_none() {
-            report(fault(value, place, Expected::Key(key)));
+            report(fault(schema, value, place, Expected::Key(key)));
         }
     }
     let rest = match &schema.others {
@@ -267,6 +288,11 @@ fn check_object<'a>(
         }
     }
     if !unknown.is_empty() {
-        report(fault(value, place, Expected::Known { unknown, schema }));
+        report(fault(
+            schema,
+            value,
+            place,
+            Expected::Known { unknown, schema },
+        ));
     }
 }

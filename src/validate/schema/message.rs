@@ -1,11 +1,11 @@
 //! Words for schema violations: what was expected, what was found, what to do.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::check::Wanted;
 use super::keywords::{Schema, Type};
-use super::synonyms;
-use crate::package::config::SCHEMA_ID;
+use super::uri::is_uri;
+use super::{SchemaIdOf, synonyms};
 use crate::source::JsonPath;
 use crate::source::json::{Kind, Node, Step};
 use crate::source::suggest;
@@ -18,6 +18,7 @@ pub(super) fn describe(
     wanted: Wanted,
     found: &Found<'_>,
     path: &JsonPath,
+    id: SchemaIdOf<'_>,
 ) -> (String, Option<String>) {
     match wanted {
         Wanted::Type(types) => {
@@ -34,9 +35,7 @@ pub(super) fn describe(
         ),
         Wanted::Uri => (
             format!("{} is not a URI", found.quote()),
-            Some(format!(
-                "a URI begins with a scheme; the format's is \"{SCHEMA_ID}\""
-            )),
+            Some(uri_help(found.value.as_str().unwrap_or_default(), id)),
         ),
         Wanted::Text => ("must not be empty".to_owned(), None),
         Wanted::Items(limit) => at_least(limit, "item"),
@@ -53,13 +52,33 @@ pub(super) fn missing_keys(object: &JsonPath, keys: &[String]) -> String {
     format!("{} lacks {}", noun(object), enumerated(keys, "and"))
 }
 
-/// What to write for the keys that an object lacks.
-pub(super) fn missing_keys_help(keys: &[String]) -> String {
-    let (schema, others): (Vec<&String>, Vec<&String>) =
-        keys.iter().partition(|key| *key == "$schema");
+/// What is wrong with a text that is no URI, and what to write.
+fn uri_help(text: &str, id: SchemaIdOf<'_>) -> String {
+    if is_uri(text.trim()) {
+        return format!(
+            "remove the white space around it: write \"{}\"",
+            cut(text.trim())
+        );
+    }
+    if let Some(space) = text.trim().find(char::is_whitespace) {
+        let before = cut(&text.trim()[..space]);
+        return format!("a URI has no white space; there is some behind `{before}`: remove it");
+    }
+    match id() {
+        Some(id) => format!("a URI begins with a scheme; write \"{id}\""),
+        None => {
+            "a URI begins with a scheme; write the one of the publisher's other configs".to_owned()
+        }
+    }
+}
+
+/// What to write for the keys that an object lacks; `id` is the format's identifier, if that is among them and known.
+pub(super) fn missing_keys_help(keys: &[String], id: Option<&str>) -> String {
+    let is_known = |key: &&String| id.is_some() && *key == "$schema";
+    let others: Vec<&String> = keys.iter().filter(|key| !is_known(key)).collect();
     let mut parts: Vec<String> = Vec::new();
-    if !schema.is_empty() {
-        parts.push(format!("\"$schema\": \"{SCHEMA_ID}\""));
+    if let Some(id) = id {
+        parts.push(format!("\"$schema\": \"{id}\""));
     }
     if !others.is_empty() {
         parts.push(enumerated(&others, "and"));
@@ -80,10 +99,11 @@ fn enumerated<W: AsRef<str>>(words: &[W], last: &str) -> String {
     }
 }
 
-/// Which keys there are, or which one was meant.
-pub(super) fn unknown_key_help(key: &str, schema: &Schema) -> String {
+/// Which keys there are, or which one was meant: none that the object has already.
+pub(super) fn unknown_key_help(key: &str, schema: &Schema, object: &Node) -> String {
     let allowed: Vec<&str> = schema.properties.keys().collect();
-    match suggest::nearest(key, allowed.iter().copied()) {
+    let is_free = |allowed: &&str| object.get(allowed).is_none();
+    match suggest::nearest(key, allowed.iter().copied().filter(is_free)) {
         Some(meant) => format!("did you mean `{meant}`?"),
         None => format!("remove it; the keys here are {}", list(&allowed)),
     }
@@ -159,7 +179,11 @@ fn type_help(types: &[Type], found: &Value, path: &JsonPath) -> Option<String> {
         return None;
     };
     match (wanted, found) {
-        (Type::Array, Value::String(_)) => Some(format!("write [{}]", cut(&found.to_string()))),
+        (Type::Array, Value::String(text)) => Some(match dimensions(text, path) {
+            Some(dimensions) => format!("write {}", json!(dimensions)),
+            None if is_shape(path) => "write the sizes, such as [1, 3, 224, 224]".to_owned(),
+            None => format!("write [{}]", cut(&found.to_string())),
+        }),
         (Type::Integer, Value::String(text)) if text.trim().parse::<i64>().is_ok() => {
             Some(format!("write {}, without quotes", text.trim()))
         }
@@ -181,6 +205,21 @@ fn type_help(types: &[Type], found: &Value, path: &JsonPath) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// The sizes that a text was meant for where a shape is expected: `2x8`, `2, 8` or `(2, 8)`.
+pub(super) fn dimensions(text: &str, path: &JsonPath) -> Option<Vec<i64>> {
+    if !is_shape(path) || text.len() > MAX_QUOTE {
+        return None;
+    }
+    let inner = text.trim().trim_matches(['(', ')', '[', ']']);
+    let sizes = inner.split([',', 'x', 'X', '×', '*']);
+    sizes.map(|size| size.trim().parse().ok()).collect()
+}
+
+/// Whether a path leads to a tensor's shape.
+fn is_shape(path: &JsonPath) -> bool {
+    matches!(path.steps(), [.., Step::Key(key)] if &**key == "shape")
 }
 
 /// Whether a path leads to a tensor's size.

@@ -18,6 +18,8 @@ use std::sync::LazyLock;
 use check::{Expected, Fault};
 use keywords::Schema;
 
+pub use uri::is_uri;
+
 use super::mend::Mend;
 use crate::diagnostic::{Anchor, Applicability};
 use crate::package::leftover::{is_legacy_field, is_placeholder};
@@ -56,6 +58,9 @@ pub(super) struct Violation {
     pub(super) mend: Option<(Applicability, Mend)>,
 }
 
+/// The identifier for a config that lacks one, looked for when it is asked for; `None` where it is not known.
+pub(super) type SchemaIdOf<'a> = &'a dyn Fn() -> Option<String>;
+
 /// What one keyword saw, still close to the validator's words.
 enum Raw {
     /// A value is not as it should be.
@@ -69,29 +74,50 @@ enum Raw {
     UnknownKey {
         object: JsonPath,
         key: String,
-        schema: &'static Schema,
         /// The missing key that it is nearly.
         meant: Option<String>,
+        /// What to do.
+        help: String,
     },
     /// An object lacks keys.
     MissingKeys { object: JsonPath, keys: Vec<String> },
 }
 
+/// The capabilities that a hub's word for a task may stand for; none for a word that is no task.
+pub(super) fn capabilities_of(word: &str) -> Vec<&'static str> {
+    let items = CONFIG
+        .properties
+        .get("capabilities")
+        .and_then(|schema| schema.items.as_ref());
+    let options = items
+        .and_then(|items| items.options.as_deref())
+        .unwrap_or_default();
+    synonyms::known(
+        word,
+        &options.iter().map(String::as_str).collect::<Vec<_>>(),
+    )
+}
+
 /// Faults of a config, in the validator's order.
-pub(super) fn check_config(document: &Document, config: &Config) -> Vec<Violation> {
+pub(super) fn check_config(
+    document: &Document,
+    config: &Config,
+    id: SchemaIdOf<'_>,
+) -> Vec<Violation> {
     let faults = check::faults(&CONFIG, &document.root).into_iter();
-    let raw = faults.flat_map(read);
+    let raw = faults.flat_map(|fault| read(fault, id));
     let misnested = config.variants.iter().flat_map(wrong_shapes).cloned();
     let misnested: PathSet = misnested.collect();
     let raw = raw.filter(|raw| !misnested.covers(&raw.path()) && !belongs_to_a_rule(raw, document));
-    merge(raw.take(MAX_FAULTS).collect())
+    merge(raw.take(MAX_FAULTS).collect(), id)
 }
 
 /// Faults of a precision list, in the validator's order.
 pub(super) fn check_precisions(document: &Document) -> Vec<Violation> {
     let faults = check::faults(&PRECISIONS, &document.root).into_iter();
-    let raw = faults.flat_map(read);
-    merge(raw.take(MAX_FAULTS).collect())
+    let none = || None::<String>;
+    let raw = faults.flat_map(|fault| read(fault, &none));
+    merge(raw.take(MAX_FAULTS).collect(), &none)
 }
 
 /// The parts of a variant's `methods` that `methods-nesting` reports, or that can't be judged
@@ -119,11 +145,12 @@ fn belongs_to_a_rule(raw: &Raw, document: &Document) -> bool {
     }
 }
 
-fn read(fault: Fault<'_>) -> Vec<Raw> {
+fn read(fault: Fault<'_>, id: SchemaIdOf<'_>) -> Vec<Raw> {
     let Fault {
         path,
         value,
         expected,
+        schema: asked,
     } = fault;
     match expected {
         Expected::Key(key) => vec![Raw::MissingKeys {
@@ -135,8 +162,8 @@ fn read(fault: Fault<'_>) -> Vec<Raw> {
             let unknown = unknown.map(|key| Raw::UnknownKey {
                 object: path.clone(),
                 key: key.to_owned(),
-                schema,
                 meant: None,
+                help: message::unknown_key_help(key, schema, value),
             });
             unknown.collect()
         }
@@ -147,9 +174,9 @@ fn read(fault: Fault<'_>) -> Vec<Raw> {
                 value: &plain,
                 node: value,
             };
-            let (message, help) = message::describe(wanted, &found, &path);
+            let (message, help) = message::describe(wanted, &found, &path, id);
             vec![Raw::Value {
-                mend: remedy::of_value(wanted, &plain, &path),
+                mend: remedy::of_value(wanted, asked, &plain, &path, id),
                 path,
                 message,
                 help,
@@ -177,7 +204,7 @@ fn repeated(path: &JsonPath, list: &Node) -> Vec<Raw> {
         .collect()
 }
 
-fn merge(raw: Vec<Raw>) -> Vec<Violation> {
+fn merge(raw: Vec<Raw>, id: SchemaIdOf<'_>) -> Vec<Violation> {
     let missing = missing_keys(&raw);
     let mut typos: HashSet<(JsonPath, String)> = HashSet::new();
     let mut meanings: HashMap<usize, String> = HashMap::new();
@@ -215,7 +242,10 @@ fn merge(raw: Vec<Raw>) -> Vec<Violation> {
             other => merged.push(other),
         }
     }
-    merged.into_iter().map(Raw::into_violation).collect()
+    merged
+        .into_iter()
+        .map(|raw| raw.into_violation(id))
+        .collect()
 }
 
 /// The missing keys of each object that lacks any.
@@ -239,7 +269,7 @@ impl Raw {
         }
     }
 
-    fn into_violation(self) -> Violation {
+    fn into_violation(self, id: SchemaIdOf<'_>) -> Violation {
         let path = self.path();
         match self {
             Self::Value {
@@ -255,21 +285,25 @@ impl Raw {
                 mend,
             },
             Self::UnknownKey {
-                key, schema, meant, ..
+                key, meant, help, ..
             } => Violation {
                 mend: meant.map(|meant| remedy::of_typo(path.clone(), &meant)),
                 anchor: Anchor::Key(path.clone()),
                 path,
                 message: format!("unknown key `{key}`"),
-                help: Some(message::unknown_key_help(&key, schema)),
+                help: Some(help),
             },
-            Self::MissingKeys { object, keys } => Violation {
-                mend: remedy::of_missing(&object, &keys),
-                anchor: Anchor::Value(path.clone()),
-                path,
-                message: message::missing_keys(&object, &keys),
-                help: Some(message::missing_keys_help(&keys)),
-            },
+            Self::MissingKeys { object, keys } => {
+                let lacks_id = keys.iter().any(|key| key == "$schema");
+                let id = lacks_id.then(id).flatten();
+                Violation {
+                    anchor: Anchor::Value(path.clone()),
+                    path,
+                    message: message::missing_keys(&object, &keys),
+                    help: Some(message::missing_keys_help(&keys, id.as_deref())),
+                    mend: id.map(|id| remedy::of_missing(&object, &id)),
+                }
+            }
         }
     }
 }

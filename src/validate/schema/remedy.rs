@@ -3,21 +3,23 @@
 use serde_json::{Value, json};
 
 use super::check::Wanted;
-use super::keywords::Type;
-use super::{message, synonyms};
+use super::keywords::{Schema, Type};
+use super::uri::is_uri;
+use super::{SchemaIdOf, check, message, synonyms};
 use crate::diagnostic::Applicability::{self, Safe, Unsafe};
-use crate::package::config::SCHEMA_ID;
 use crate::source::JsonPath;
 use crate::validate::mend::Mend;
 
 /// Longest text that is written anew.
 const MAX_TEXT: usize = 200;
 
-/// What to write for a value that is not as it should be.
+/// What to write for a value that is not as `schema` wants it. What is written satisfies `schema`.
 pub(super) fn of_value(
     wanted: Wanted,
+    schema: &'static Schema,
     found: &Value,
     path: &JsonPath,
+    id: SchemaIdOf<'_>,
 ) -> Option<(Applicability, Mend)> {
     let (applicability, value) = match wanted {
         Wanted::Type([Type::String]) => match found {
@@ -25,7 +27,10 @@ pub(super) fn of_value(
             Value::Number(number) => (Safe, json!(number.to_string())),
             _ => return None,
         },
-        Wanted::Type([Type::Array]) if found.is_string() => (Safe, json!([found])),
+        Wanted::Type([Type::Array]) => match message::dimensions(found.as_str()?, path) {
+            Some(dimensions) => (Unsafe, json!(dimensions)),
+            None => (Safe, json!([found])),
+        },
         Wanted::Type([Type::Integer]) => {
             let number: i64 = found.as_str()?.trim().parse().ok()?;
             (Safe, json!(number))
@@ -35,24 +40,26 @@ pub(super) fn of_value(
             let token = message::token_of(found.as_str()?)?;
             (Unsafe, json!(token))
         }
-        Wanted::Uri => (Unsafe, json!(SCHEMA_ID)),
+        Wanted::Uri => match found.as_str()?.trim() {
+            // White space around it is no part of the package's own.
+            own if is_uri(own) => (Safe, json!(own)),
+            _ => (Unsafe, json!(id()?)),
+        },
         _ => return None,
     };
     let is_short = found.to_string().len() <= MAX_TEXT;
-    is_short.then(|| (applicability, Mend::replace(path.clone(), value)))
+    let is_right = is_short && check::is_valid(schema, &value);
+    is_right.then(|| (applicability, Mend::replace(path.clone(), value)))
 }
 
-/// What to add to an object that lacks these keys.
-pub(super) fn of_missing(object: &JsonPath, keys: &[String]) -> Option<(Applicability, Mend)> {
-    let lacks_schema = keys.iter().any(|key| key == "$schema");
-    lacks_schema.then(|| {
-        let mend = Mend::Insert {
-            object: object.clone(),
-            key: "$schema".to_owned(),
-            value: json!(SCHEMA_ID),
-        };
-        (Safe, mend)
-    })
+/// Adds the format's identifier to an object that lacks it.
+pub(super) fn of_missing(object: &JsonPath, id: &str) -> (Applicability, Mend) {
+    let mend = Mend::Insert {
+        object: object.clone(),
+        key: "$schema".to_owned(),
+        value: json!(id),
+    };
+    (Safe, mend)
 }
 
 /// An element that stands in its list already goes.

@@ -44,6 +44,26 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("text2text-generation", &["text-generation"]),
     ("image-text-to-text", &["text-generation", "vision"]),
     ("multimodal", &["text-generation", "vision"]),
+    ("visual-question-answering", &["text-generation", "vision"]),
+    (
+        "image-to-text",
+        &["text-recognition", "vision", "text-generation"],
+    ),
+    ("text-to-audio", &["text-to-speech"]),
+    ("text-classification", &["classification"]),
+    ("token-classification", &["classification"]),
+    ("audio-classification", &["classification"]),
+    (
+        "zero-shot-image-classification",
+        &["classification", "image-embedding", "text-embedding"],
+    ),
+    ("zero-shot-object-detection", &["object-detection"]),
+    ("image-feature-extraction", &["image-embedding"]),
+    (
+        "mask-generation",
+        &["instance-segmentation", "semantic-segmentation"],
+    ),
+    ("image-to-image", &["style-transfer", "image-generation"]),
     ("asr", &["speech-to-text"]),
     ("stt", &["speech-to-text"]),
     ("transcription", &["speech-to-text"]),
@@ -70,9 +90,19 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("ocr", &["text-recognition", "text-detection"]),
 ];
 
+/// The allowed values that a word stands for: itself, or those that it is another word for.
+pub(super) fn known<'o>(word: &str, options: &[&'o str]) -> Vec<&'o str> {
+    let find = |value: &str| options.iter().copied().find(|option| *option == value);
+    if let Some(same) = find(word) {
+        return vec![same];
+    }
+    let known = SYNONYMS.iter().find(|(synonym, _)| *synonym == word);
+    let values = known.into_iter().flat_map(|(_, values)| values.iter());
+    values.filter_map(|value| find(value)).collect()
+}
+
 /// The allowed values that a word most likely meant: none, one, or as many as it may stand for.
 pub(super) fn meant<'o>(word: &str, options: &[&'o str]) -> Vec<&'o str> {
-    let find = |value: &str| options.iter().copied().find(|option| *option == value);
     // `torch.float32`, `ET_FLOAT32`: the last word counts.
     let last = word.rsplit('.').next().unwrap_or_default();
     let plain: String = last.trim().to_ascii_lowercase().replace(['_', ' '], "-");
@@ -83,11 +113,7 @@ pub(super) fn meant<'o>(word: &str, options: &[&'o str]) -> Vec<&'o str> {
     if let Some(same) = same.filter(|_| !plain.is_empty()) {
         return vec![same];
     }
-    let known = SYNONYMS.iter().find(|(synonym, _)| *synonym == plain);
-    let known: Vec<&str> = known
-        .into_iter()
-        .flat_map(|(_, values)| values.iter().filter_map(|value| find(value)))
-        .collect();
+    let known = known(&plain, options);
     if !known.is_empty() {
         return known;
     }

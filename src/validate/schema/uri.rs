@@ -5,7 +5,7 @@
 use std::net::Ipv6Addr;
 
 /// Whether a text is a URI: with a scheme, and nothing in it that would have to be escaped.
-pub(super) fn is_uri(text: &str) -> bool {
+pub fn is_uri(text: &str) -> bool {
     let Some((scheme, rest)) = text.split_once(':') else {
         return false;
     };

@@ -255,3 +255,27 @@ fn a_config_may_come_from_standard_input() {
         "{told}"
     );
 }
+
+#[test]
+fn changed_settings_and_lists_choose_what_they_rule() {
+    let all = ["a", "b", "c"].map(|name| format!("{name}/xnnpack/config.json"));
+    let tree = three();
+    commit(tree.root(), "first");
+    let tree = tree.file("a/pkgtool.toml", "ignore = []\n");
+    assert_eq!(paths(&run(tree.root(), &["--changed"])), all[..1]);
+    // What is wrong with settings is reported where it stands.
+    let tree = tree.file("pkgtool.toml", "ignore = 1\n");
+    let told = paths(&run(tree.root(), &["--changed"]).expect_code(1));
+    assert_eq!(told.len(), 4, "{told:?}");
+    assert!(told.contains(&"pkgtool.toml".to_owned()), "{told:?}");
+    commit(tree.root(), "second");
+    run(tree.root(), &["--changed"]).expect_code(0);
+    fs::remove_file(tree.path("pkgtool.toml")).expect("a file");
+    assert_eq!(paths(&run(tree.root(), &["--changed"])), all);
+    commit(tree.root(), "third");
+    // A list that only the command line names.
+    let list = "{\"quantized\": [\"int8\"], \"non_quantized\": [\"fp32\"]}";
+    let tree = tree.file("lists/own.json", list);
+    let told = run(tree.root(), &["--changed", "--precisions", "lists/own.json"]);
+    assert_eq!(paths(&told), all);
+}

@@ -2,6 +2,7 @@
 
 mod elsewhere;
 mod fixtures;
+mod properties;
 mod renames;
 mod writes;
 
@@ -143,7 +144,7 @@ fn no_file_gets_worse() {
     let before = contents(tree.root());
     let ran = fix(&tree, &["--rule", "method-not-in-model"]).expect_code(2);
     assert!(
-        ran.stdout.contains("would make more errors than it mends"),
+        ran.stdout.contains("would make more errors than it fixes"),
         "{}",
         ran.stdout
     );
@@ -154,6 +155,89 @@ fn no_file_gets_worse() {
     assert_eq!(
         mended["variants"][0]["methods"],
         json!({ "forward": signature() })
+    );
+}
+
+#[test]
+fn a_shape_in_quotes_is_no_list_of_one_text() {
+    let mut value = config();
+    value["variants"][0]["methods"]["forward"]["inputs"][0]["shape"] = json!("2x8");
+    let tree = Tree::with_package().json("xnnpack/config.json", &value);
+    let before = contents(tree.root());
+    let safe = fix(&tree, &[]).expect_code(1);
+    assert!(
+        safe.stdout
+            .contains("--unsafe would write \"shape\": [2,8]"),
+        "{}",
+        safe.stdout
+    );
+    assert_eq!(contents(tree.root()), before);
+    fix(&tree, &["--unsafe"]).expect_code(0);
+    let fixed: Value = serde_json::from_str(&read(&tree, "xnnpack/config.json")).expect("JSON");
+    assert_eq!(fixed, config());
+}
+
+#[test]
+fn nothing_follows_from_a_variant_that_is_read_in_half() {
+    let program = fs::read(crate::support::fixture(
+        "models/add_linear_xnnpack_fp32.pte",
+    ));
+    let program = program.expect("a fixture");
+    let mut value = config();
+    value["variants"][0] = json!({
+        "precision": "fp32",
+        "file": null,
+        "components": { "encoder": "tiny_encoder_xnnpack_fp32.pte", "decoder": null },
+        "size_bytes": 2 * program.len(),
+    });
+    let tree = Tree::new()
+        .json("xnnpack/config.json", &value)
+        .file("xnnpack/tiny_encoder_xnnpack_fp32.pte", &program)
+        .file("xnnpack/tiny_decoder_xnnpack_fp32.pte", &program);
+    let before = contents(tree.root());
+    let ran = fix(&tree, &[]).expect_code(1);
+    assert_eq!(contents(tree.root()), before, "{}", ran.stdout);
+    assert!(!ran.stdout.contains("PKG019"), "{}", ran.stdout);
+}
+
+#[test]
+fn of_three_values_of_one_key_none_is_chosen() {
+    let text = read(&Tree::with_package(), "xnnpack/config.json");
+    let licenses = "\"license\": \"MIT\",\n  \"license\": \"Apache-2.0\",\n  \"license\": \"MIT\",";
+    let text = text.replacen("\"license\": \"MIT\",", licenses, 1);
+    let tree = Tree::with_package().file("xnnpack/config.json", &text);
+    fix(&tree, &[]).expect_code(1);
+    assert_eq!(read(&tree, "xnnpack/config.json"), text);
+}
+
+#[test]
+fn a_safe_fix_that_uncovers_something_asks_for_consent() {
+    let mut value = config();
+    let variant = value["variants"][0].as_object_mut().expect("a variant");
+    variant.shift_remove("precision");
+    variant.insert("precison".to_owned(), json!("8w4da"));
+    let tree = Tree::with_package().json("xnnpack/config.json", &value);
+    let ran = fix(&tree, &[]).expect_code(1);
+    assert!(
+        ran.stdout
+            .contains("--unsafe would rename `precison` to `precision`"),
+        "{}",
+        ran.stdout
+    );
+    assert_eq!(read(&tree, "xnnpack/config.json"), format!("{value:#}\n"));
+}
+
+#[test]
+fn check_ends_with_1_where_an_error_is_left() {
+    let mut value = config();
+    value["license"] = json!("");
+    let tree = Tree::with_package().json("xnnpack/config.json", &value);
+    let ran = fix(&tree, &["--check"]).expect_code(1);
+    assert!(
+        ran.stdout
+            .contains("nothing would change; 1 finding is left, 1 error among them"),
+        "{}",
+        ran.stdout
     );
 }
 

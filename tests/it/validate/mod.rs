@@ -12,5 +12,6 @@ mod schema_cases;
 mod sloppy;
 #[cfg(unix)]
 mod special;
+mod told;
 #[cfg(unix)]
 mod walked;

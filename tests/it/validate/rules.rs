@@ -17,7 +17,7 @@ use crate::support::fixture;
 use crate::support::run::{Found, validate};
 
 /// The contract: names and default severities in the order of the codes.
-const RULES: [(&str, Severity); 58] = [
+const RULES: [(&str, Severity); 61] = [
     ("empty-file", Error),
     ("json-syntax", Error),
     ("json-duplicate-key", Error),
@@ -76,10 +76,13 @@ const RULES: [(&str, Severity); 58] = [
     ("capability-required", Error),
     ("exception-stale", Note),
     ("baseline-stale", Note),
+    ("schema-id", Warning),
+    ("file-name-case", Error),
+    ("card-disagrees", Warning),
 ];
 
-/// Rules whose bad packages no repository can hold; `hostile.rs` makes them.
-const GENERATED: [&str; 1] = ["PKG041"];
+/// Rules whose bad packages no repository can hold; `hostile.rs` and `told.rs` make them.
+const GENERATED: [&str; 2] = ["PKG041", "PKG060"];
 
 /// Packages that get another severity than their rule's default.
 const OTHER_SEVERITY: [(&str, &str); 2] = [
@@ -88,10 +91,11 @@ const OTHER_SEVERITY: [(&str, &str); 2] = [
 ];
 
 /// Configs beside the one that has the fault, against which it is held.
-const PARTNERS: [&str; 3] = [
+const PARTNERS: [&str; 4] = [
     "PKG047/bad/coreml/config.json",
     "PKG049/bad/xnnpack/config.json",
     "PKG051/bad/backends/coreml/config.json",
+    "PKG059/bad/siblings/coreml/config.json",
 ];
 
 /// Rules that speak of a config that is not there.

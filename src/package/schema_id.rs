@@ -1,0 +1,102 @@
+//! The format's identifier for a config that has none: `$schema` as the configs around it write it.
+//!
+//! Invariant: no package gets another identifier than its own. Bounded: other backends' configs, then those of other
+//! sizes, of which at most [`MAX_SIZES`] directories are looked at.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::config::{FILE_NAME, SCHEMA_ID};
+use super::leftover::is_placeholder;
+use super::{Backend, Loaded};
+use crate::source::json::Node;
+
+/// Most directories of other sizes that are looked into.
+const MAX_SIZES: usize = 50;
+
+/// An identifier, and what says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchemaId {
+    /// The identifier.
+    pub id: String,
+    /// What says that it is the package's.
+    pub evidence: &'static str,
+    /// Whether configs around have different ones and no setting decides; then it is the most frequent one.
+    pub is_mixed: bool,
+}
+
+impl SchemaId {
+    /// The identifier of a config in the absolute `directory`, so many levels below the package root: that of the
+    /// configs beside it, else the project's setting, else the format's own.
+    pub fn of(directory: &Path, depth: usize, setting: Option<&str>) -> Self {
+        let around = around(directory, depth);
+        let most = around
+            .iter()
+            .max_by_key(|(_, count)| **count)
+            .map(|(id, _)| id.clone());
+        let found = |id: String, evidence| Self {
+            id,
+            evidence,
+            is_mixed: false,
+        };
+        match (most, around.len(), setting) {
+            (Some(id), 1, _) => found(id, "`$schema` of the configs beside it"),
+            (_, _, Some(id)) => found(id.to_owned(), "`schema-id` in pkgtool.toml"),
+            (Some(id), _, None) => Self {
+                id,
+                evidence: "`$schema` of most configs beside it",
+                is_mixed: true,
+            },
+            (None, _, None) => found(SCHEMA_ID.to_owned(), "the format"),
+        }
+    }
+}
+
+/// The identifiers of the nearest configs that have any, with how many have each.
+fn around(directory: &Path, depth: usize) -> BTreeMap<String, usize> {
+    let mut above = directory.ancestors().skip(1).take(depth);
+    let Some(parent) = above.next() else {
+        return BTreeMap::new();
+    };
+    let own = directory.join(FILE_NAME);
+    let near = identifiers(of_backends(parent).filter(|path| *path != own));
+    let Some(higher) = above.next().filter(|_| near.is_empty()) else {
+        return near;
+    };
+    let sizes = fs::read_dir(higher)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .take(MAX_SIZES);
+    let sizes: Vec<PathBuf> = sizes
+        .map(|entry| entry.path())
+        .filter(|path| path != parent)
+        .collect();
+    identifiers(sizes.iter().flat_map(|size| of_backends(size)))
+}
+
+fn of_backends(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    Backend::ALL
+        .into_iter()
+        .map(move |backend| directory.join(backend.name()).join(FILE_NAME))
+}
+
+fn identifiers(paths: impl Iterator<Item = PathBuf>) -> BTreeMap<String, usize> {
+    let mut found = BTreeMap::new();
+    for path in paths {
+        let loaded = Loaded::read(&path);
+        let id = loaded
+            .document
+            .as_ref()
+            .ok()
+            .and_then(|document| document.root.get("$schema"));
+        let is_sound = |id: &&str| {
+            id.contains(':') && !id.contains(char::is_whitespace) && !is_placeholder(id)
+        };
+        if let Some(id) = id.and_then(Node::as_str).filter(is_sound) {
+            *found.entry(id.to_owned()).or_default() += 1;
+        }
+    }
+    found
+}

@@ -1,0 +1,157 @@
+//! `card-disagrees`: a config that says otherwise than the model card.
+
+use crate::diagnostic::{Anchor, Finding};
+use crate::package::card::Card;
+use crate::package::leftover::is_placeholder;
+use crate::package::size::{as_token, is_count};
+use crate::package::Config;
+use crate::source::JsonPath;
+use crate::validate::context::Context;
+use crate::validate::schema::capabilities_of;
+
+/// Shortest word that two names share because they mean the same, in letters.
+const MIN_WORD: usize = 3;
+/// Words of a card that name no licence.
+const NO_LICENSES: [&str; 2] = ["other", "unknown"];
+/// Endings of licences' names that one list has and another leaves out.
+const ENDINGS: [&str; 5] = ["community", "license", "licence", "only", "orlater"];
+
+rule! {
+    /// # What it checks
+    /// What the front matter of the nearest model card (`README.md` in the config's directory or above it, up to the
+    /// package's root) says of the model: `license` is the config's licence, `pipeline_tag` (or, without it, a tag that is
+    /// a task) is one of its capabilities, `base_model` has a word of the config's `model` or `family`, and its size is the
+    /// config's.
+    ///
+    /// # Why
+    /// People read the card, applications the config. A licence that differs between the two is wrong in one of them.
+    ///
+    /// # Example
+    /// `license: llama3.2` in `README.md` beside `xnnpack/config.json` with `"license": "MIT"`.
+    ///
+    /// # Fix
+    /// Find out which of the two is right, and correct the other.
+    ///
+    /// # What it does not see
+    /// Several licences in one card, tasks that no capability stands for, cards of another name, and configs outside the
+    /// repository of the card.
+    PKG061 "card-disagrees" Warning "The model card says otherwise than the config." => check
+}
+
+fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
+    let (Some(card), Some(config)) = (context.card, &context.config) else {
+        return;
+    };
+    let is_sound = |key: &str| !context.is_violated_at(key);
+    findings.extend(license(card, config).filter(|_| is_sound("license")));
+    findings.extend(task(card, config).filter(|_| is_sound("capabilities")));
+    findings.extend(base(card, config).filter(|_| is_sound("model") && is_sound("size")));
+}
+
+fn differs(key: &str, here: &str, there: &str) -> Finding {
+    let anchor = Anchor::Value(JsonPath::root().key(key));
+    let message = format!("`{key}` is {here}, but the model card says `{there}`");
+    let finding = RULE.meta.finding(anchor, message);
+    finding.help("correct the config or the front matter of README.md, whichever is wrong")
+}
+
+fn license(card: &Card, config: &Config) -> Option<Finding> {
+    let (theirs, own) = (card.license.as_deref()?, config.license.as_deref()?);
+    let is_said = !NO_LICENSES.contains(&theirs) && !is_placeholder(own) && !own.trim().is_empty();
+    let same = |word: &str| plain_license(word) == plain_license(theirs);
+    let parts = || own.split(|c: char| c.is_whitespace() || "()".contains(c));
+    // A card may name a family of licences (`openrail`).
+    let is_part = theirs.len() > MIN_WORD * 2 && plain_license(own).contains(&plain_license(theirs));
+    let agrees = same(own) || parts().any(same) || is_part;
+    (is_said && !agrees).then(|| differs("license", own, &format!("license: {theirs}")))
+}
+
+/// A licence's name without what its writings differ in: `llama3.2` and `llama-3.2-community` are one.
+fn plain_license(name: &str) -> String {
+    let lower = name.to_lowercase();
+    let own = lower.strip_prefix("licenseref-").unwrap_or(&lower);
+    let mut plain: String = own.chars().filter(|c| c.is_alphanumeric()).collect();
+    for ending in ENDINGS {
+        let length = plain.strip_suffix(ending).map_or(plain.len(), str::len);
+        plain.truncate(length);
+    }
+    plain
+}
+
+fn task(card: &Card, config: &Config) -> Option<Finding> {
+    let own = &config.capabilities;
+    let tasks: Vec<(&String, Vec<&str>)> = match &card.pipeline_tag {
+        Some(tag) => vec![(tag, capabilities_of(tag))],
+        None => card.tags.iter().map(|tag| (tag, capabilities_of(tag))).collect(),
+    };
+    let mut known = tasks.iter().filter(|(_, meant)| !meant.is_empty());
+    let agrees = |meant: &[&str]| meant.iter().any(|one| own.iter().any(|own| own == one));
+    let (tag, _) = known.clone().next()?;
+    let has_placeholder = own.iter().any(|one| is_placeholder(one));
+    if own.is_empty() || has_placeholder || known.any(|(_, meant)| agrees(meant)) {
+        return None;
+    }
+    let key = if card.pipeline_tag.is_some() { "pipeline_tag" } else { "tags" };
+    Some(differs("capabilities", &own.join(", "), &format!("{key}: {tag}")))
+}
+
+fn base(card: &Card, config: &Config) -> Option<Finding> {
+    let model = config.model.as_deref().filter(|model| !is_placeholder(model))?;
+    let names = || card.base_models.iter().map(|base| base.rsplit('/').next().unwrap_or(base));
+    let first = card.base_models.first()?;
+    let own = || [Some(model), config.family.as_deref()].into_iter().flatten();
+    if !names().any(|base| own().any(|own| is_akin(base, own))) {
+        return Some(differs("model", model, &format!("base_model: {first}")));
+    }
+    let size = config.size.as_deref().filter(|size| is_count(size))?;
+    let mut counts = names().flat_map(|base| base.split(['-', '_', ' '])).filter(|part| is_count(part));
+    let (count, more) = (counts.next()?, counts.next());
+    let differs_in_size = more.is_none() && as_token(count) != size;
+    differs_in_size.then(|| differs("size", size, &format!("base_model: {first}")))
+}
+
+/// Whether two names share a word, or one is in the other.
+fn is_akin(base: &str, own: &str) -> bool {
+    let plain = |text: &str| -> String {
+        text.to_lowercase().chars().filter(|c| c.is_alphanumeric()).collect()
+    };
+    let words = |text: &str| -> Vec<String> {
+        let lower = text.to_lowercase();
+        let words = lower.split(|c: char| !c.is_alphabetic()).map(str::to_owned);
+        words.filter(|word| word.chars().count() >= MIN_WORD).collect()
+    };
+    let (base_words, own_words) = (words(base), words(own));
+    plain(base).contains(&plain(own))
+        || plain(own).contains(&plain(base))
+        || base_words.iter().any(|word| own_words.contains(word))
+        || base_words.is_empty()
+        || own_words.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_akin, plain_license};
+
+    #[test]
+    fn names_of_one_thing_agree() {
+        for (card, config) in [
+            ("llama3.2", "llama-3.2-community"),
+            ("apache-2.0", "Apache-2.0"),
+            ("gpl-3.0", "GPL-3.0-only"),
+            ("lfm1.0", "LicenseRef-lfm-1.0"),
+        ] {
+            assert_eq!(plain_license(card), plain_license(config), "{card}");
+        }
+        assert_ne!(plain_license("llama3.1"), plain_license("llama-3.2-community"));
+        for (base, own) in [
+            ("Llama-3.2-1B-Instruct", "llama_3_2"),
+            ("whisper-tiny.en", "whisper_tiny_en"),
+            ("SmolLM2-135M", "smollm_2"),
+            ("clip-vit-base-patch32", "clip"),
+            ("Qwen3-0.6B", "qwen"),
+        ] {
+            assert!(is_akin(base, own), "{base}");
+        }
+        assert!(!is_akin("Qwen3-0.6B", "llama_3_2"));
+    }
+}
