@@ -1,4 +1,4 @@
-//! Answers that a limit cuts: a call that is not whole is no content.
+//! Answers that end before they are whole: the model holds no more tokens, or a limit cuts a call.
 
 use std::fs;
 
@@ -9,6 +9,7 @@ use super::adapters::post;
 use super::examples;
 use crate::support::gateway::{Gateway, Setup};
 use crate::support::onnx;
+use crate::support::run::pkgtool;
 
 const PATH: &str = "/api/adapters/compat/chat/completions";
 
@@ -84,6 +85,48 @@ fn summed(text: &str) -> Value {
     json!({"choices": [{
         "message": {"content": content, "tool_calls": calls}, "finish_reason": finish
     }]})
+}
+
+#[test]
+fn an_answer_beyond_what_a_model_holds_ends_by_length() {
+    let package = package();
+    let gateway = Setup::new().packages(package.path()).start();
+    let whole = say(&gateway, &json!({"temperature": 0}));
+    let choice = &whole["choices"][0];
+    assert_eq!(choice["finish_reason"], "length");
+    let said = choice["message"]["content"].as_str().expect("a text");
+    let (prompt, told) = (
+        &whole["usage"]["prompt_tokens"],
+        &whole["usage"]["completion_tokens"],
+    );
+    let room = HELD as u64 - prompt.as_u64().expect("a number") + 1;
+    assert_eq!(
+        told.as_u64(),
+        Some(room),
+        "the last one is not fed any more"
+    );
+    assert_eq!(said, "a".repeat(said.len()));
+    assert_eq!(said.len() as u64, room);
+    let stream = say(&gateway, &json!({"temperature": 0, "stream": true}));
+    assert_eq!(stream["choices"][0]["message"]["content"], said);
+    assert_eq!(stream["choices"][0]["finish_reason"], "length");
+    // Another turn is answered as if nothing had been.
+    let short = say(&gateway, &json!({"temperature": 0, "max_tokens": 3}));
+    assert_eq!(short["choices"][0]["message"]["content"], "aaa");
+    let long = json!({"role": "user", "content": "hello ".repeat(HELD)});
+    let body = json!({"model": "local/jackdaw", "messages": [long]});
+    let refused = post(&gateway, PATH, &body.to_string());
+    assert_eq!(refused.status, 400, "{}", refused.text());
+}
+
+#[test]
+fn a_chat_beyond_what_a_model_holds_ends_by_length() {
+    let package = package();
+    let path = package.path().join("qnn/config.json");
+    let path = path.to_str().expect("a plain path");
+    let ran = pkgtool(["chat", path, "-m", "hi", "--temperature", "0"]).run();
+    let ran = ran.expect_code(0);
+    assert!(ran.stdout.contains(&"a".repeat(150)), "{}", ran.stdout);
 }
 
 #[test]

@@ -214,7 +214,9 @@ pub(crate) fn forgetful(token: usize, positions: usize) -> Vec<u8> {
     model(&[
         &graph_node("Shape", &["input_ids"], "shape", &[]),
         &graph_node("Gather", &["shape", "one"], "count", &[]),
-        &graph_node("Range", &["zero", "count", "one"], "places", &[]),
+        &graph_node("Range", &["zero", "count", "one"], "range", &[]),
+        // ONNX Runtime makes a slice of a gather by a range, and a slice has no bounds to break.
+        &graph_node("Abs", &["range"], "places", &[]),
         &graph_node("Gather", &["rows", "places"], "said", &[]),
         &graph_node("Unsqueeze", &["said", "axis"], "logits", &[]),
         &scalar("zero", 0),
