@@ -4,7 +4,6 @@
 //! of them, all of bounded length. Anything else of YAML is passed over. A whole YAML reader would be the largest
 //! dependency of a validation, for four keys.
 
-use std::fs;
 use std::io::Read;
 use std::path::Path;
 
@@ -36,9 +35,6 @@ pub struct Card {
 impl Card {
     /// Reads the card at `path`; `None` if it is not there or has no front matter.
     pub fn read(path: &Path) -> Option<Self> {
-        if !fs::metadata(path).ok()?.is_file() {
-            return None;
-        }
         let mut bytes = Vec::new();
         let file = source::open(path).ok()?;
         file.take(MAX_READ).read_to_end(&mut bytes).ok()?;

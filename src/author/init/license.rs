@@ -6,8 +6,8 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-use crate::source;
 use crate::package::card::Card;
+use crate::source;
 
 /// Bytes of a file that are read: the GPL has 35,000.
 const MAX_READ: u64 = 64 * 1024;
