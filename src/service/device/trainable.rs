@@ -98,8 +98,8 @@ impl Device {
         let decoded = tensors::decode(body.as_bytes(), &model.signature, true)?;
         let prepared = super::PreparedTensors {
             endpoint: self.endpoint(entry, model)?,
-            inputs: decoded.inputs,
             encoding: decoded.encoding,
+            inputs: self.inputs(decoded, caller).await?,
         };
         prepared.vector(caller, None).await
     }

@@ -21,13 +21,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::away::Decoding;
 use super::meter::Meters;
 use super::{CallError, Isolation, ServiceSettings};
 use crate::account::AccountId;
+use crate::runtime::parsers::{Client, Parsers};
 use crate::runtime::target::Candidate;
 use crate::tensor::input::{Generator, InputArgs, assemble, open_dims};
 use crate::tensor::{Signature, Tensor};
-use crate::text::template::{Limits, Renderer};
 
 pub use conversation::Conversation;
 pub use model::{Activity, EndpointModel, SessionState};
@@ -46,7 +47,8 @@ pub struct Engines {
     ledger: Arc<Ledger>,
     endpoints: AtomicU64,
     meters: Arc<Meters>,
-    renderer: Renderer,
+    parsers: Arc<Parsers>,
+    decoding: Decoding,
 }
 
 /// One method of one model file, with the sessions that run it. Dropping it ends them.
@@ -70,7 +72,8 @@ impl Engines {
         meters: Meters,
     ) -> Arc<Self> {
         Arc::new(Self {
-            renderer: Renderer::of(program.clone(), Limits::default()),
+            parsers: Parsers::new(program.clone()),
+            decoding: Decoding::default(),
             source: Source { program, library },
             ledger: Ledger::new(budget),
             endpoints: AtomicU64::new(0),
@@ -106,9 +109,19 @@ impl Engines {
         self.ledger.budget()
     }
 
-    /// What renders the chat templates of all services.
-    pub fn renderer(&self) -> &Renderer {
-        &self.renderer
+    /// The processes that read bytes of others, for one request of a caller.
+    pub fn parsers(&self, caller: AccountId) -> Client {
+        self.parsers.client(caller.0)
+    }
+
+    /// How many of their jobs wait and how many run.
+    pub fn parser_jobs(&self) -> (usize, usize) {
+        self.parsers.activity()
+    }
+
+    /// Where large bodies are decoded.
+    pub(super) fn decoding(&self) -> &Decoding {
+        &self.decoding
     }
 
     /// What the services did.

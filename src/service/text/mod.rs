@@ -8,26 +8,27 @@ mod lanes;
 mod request;
 mod rest;
 mod slots;
-mod turns;
 mod wire;
 
 use std::sync::{Arc, OnceLock};
 
 use tokio::runtime::Handle;
 
+use super::away::call_error;
 use super::engine::{Endpoint, EndpointModel, Engines};
+use super::turns::Turns;
 use super::{CallError, Refusal, ServiceSettings};
 use crate::account::AccountId;
+use crate::runtime::parsers::Client;
 use crate::text::decoder::DecoderModel;
 use crate::text::model::{TextError, TextModel};
-use crate::text::tokenizer::{Tokenizer, TokenizerFiles};
+use crate::text::tokenizer::{Tokenizer, TokenizerError, TokenizerFiles};
 
 pub(super) use answering::PreparedText;
 pub(super) use request::{Asked, merged};
 
 use lanes::SharedSession;
 use slots::{Leased, Slot, Slots, Way};
-use turns::Turns;
 
 /// The code that clients know for a request over the context.
 const TOO_LONG: &str = "context_length_exceeded";
@@ -85,15 +86,17 @@ impl TextEndpoint {
     }
 
     /// Reads the tokenizer and what the model says of itself. Takes seconds the first time.
-    fn loaded(&self) -> Result<&Loaded, CallError> {
-        let loaded = self.loaded.get_or_init(|| self.load());
+    fn loaded(&self, client: &Client) -> Result<&Loaded, CallError> {
+        let loaded = self.loaded.get_or_init(|| self.load(client));
         loaded
             .as_ref()
             .map_err(|reason| CallError::NoInstances(reason.clone()))
     }
 
-    fn load(&self) -> Result<Loaded, String> {
-        let tokenizer = Tokenizer::of(&self.files).map_err(|error| error.to_string())?;
+    fn load(&self, client: &Client) -> Result<Loaded, String> {
+        // Others wait for it, too: who asked first may go.
+        let tokenizer = Tokenizer::elsewhere(&self.files, &client.again());
+        let tokenizer = tokenizer.map_err(|error| error.to_string())?;
         let path = &self.model.model;
         let (info, _) =
             crate::model::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -160,6 +163,9 @@ fn refused(error: &TextError) -> CallError {
         });
     }
     match error {
+        TextError::Tokenizer(TokenizerError::Parser(error)) => {
+            call_error("the tokenizer did not encode the prompt", error)
+        }
         TextError::NoTemplate(_) | TextError::Settings { .. } | TextError::File { .. } => {
             CallError::NoInstances(message)
         }

@@ -7,6 +7,7 @@ mod chats;
 mod connections;
 mod contract;
 mod core_ml;
+mod hostile;
 mod limits;
 mod logs;
 mod metrics;
