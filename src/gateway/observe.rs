@@ -5,9 +5,9 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::future::ready;
+use std::future::{poll_fn, ready};
 use std::net::IpAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::thread::panicking;
@@ -23,6 +23,7 @@ use super::Gateway;
 use super::connections::Connected;
 use super::error::Error;
 use super::in_flight::Place;
+use super::metrics::Metrics;
 use super::peer;
 use super::request_id::REQUEST_ID;
 use crate::account::AccountId;
@@ -140,6 +141,7 @@ where
         let answer = self.inner.call(request).instrument(span);
         Box::pin(async move {
             let stopping = &line.gateway.stopping;
+            let answer = timed(&line.gateway.metrics, answer);
             let response = match stopping.unless_cut(answer, has_own_task).await {
                 Some(answer) => answer?,
                 None => Error::stopping().into_response(),
@@ -147,6 +149,18 @@ where
             Ok(line.end(response))
         })
     }
+}
+
+/// Measures how long each step of some work keeps the thread that it runs on.
+async fn timed<T>(metrics: &Metrics, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        let began = Instant::now();
+        let polled = work.as_mut().poll(context);
+        metrics.polled(began.elapsed());
+        polled
+    })
+    .await
 }
 
 impl Known {

@@ -6,7 +6,9 @@
 pub mod every;
 pub mod machine;
 pub mod measure;
+pub mod parsers;
 pub mod peak_memory;
+pub mod picture;
 pub mod precision;
 pub mod process;
 pub mod selection;

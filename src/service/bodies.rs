@@ -203,6 +203,11 @@ impl Used {
 }
 
 impl Holding {
+    /// The account that holds it.
+    pub fn account(&self) -> AccountId {
+        self.account
+    }
+
     /// Takes more.
     pub fn grow(&mut self, bytes: usize) -> Result<(), NoRoom> {
         let mut used = self.memory.used();

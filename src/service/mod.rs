@@ -4,6 +4,7 @@
 //! is answered once, whatever the model does. Knows nothing of HTTP routes and of tasks.
 
 mod adapter;
+mod away;
 mod bodies;
 mod call;
 mod catalog;
@@ -16,6 +17,7 @@ mod settings;
 pub mod tensors;
 mod text;
 pub mod texts;
+mod turns;
 mod upstream;
 
 use std::fmt;

@@ -212,7 +212,10 @@ impl Embedding<'_> {
         config: &str,
     ) -> Result<crate::service::Embedded, CallError> {
         let given = Given::Texts(texts);
-        let embedding = self.device.prepare_embedding(given, Some(config)).await?;
+        let embedding = self
+            .device
+            .prepare_embedding(given, Some(config), self.caller);
+        let embedding = embedding.await?;
         embedding.run(self.caller, None).await
     }
 

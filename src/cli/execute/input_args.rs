@@ -37,6 +37,7 @@ impl InputOptions {
             default: None,
             memory: None,
             held: 0,
+            pixels: None,
         }
     }
 }

@@ -17,13 +17,13 @@ use super::exit::{Exit, Failure};
 use super::output;
 use crate::engine::EngineError;
 use crate::model::executorch::body::{ProgramBody, known_wrong};
-use crate::runtime::process;
 use crate::runtime::selection::{Selection, SelectionError};
 use crate::runtime::target::{self, Candidate, StartError, Started, Wish};
 use crate::runtime::worker::{self, Launcher};
+use crate::runtime::{parsers, process};
 use crate::source::FileSource;
 use crate::tensor::Tensor;
-use crate::text::template;
+use crate::text::parsing;
 use target_args::{TargetArgs, Which};
 
 /// `run`, `chat`, `bench`, `compare`, `backends`.
@@ -53,9 +53,9 @@ pub(super) enum Command {
 pub(super) enum Work {
     /// Runs models.
     Models,
-    /// Renders chat templates.
-    #[value(name = template::WORK)]
-    Templates,
+    /// Reads bytes of others: chat templates, pictures, texts.
+    #[value(name = parsers::WORK)]
+    Parsers,
 }
 
 /// Runs the command.
@@ -69,7 +69,7 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
         Command::Worker { work } => {
             match work {
                 Work::Models => worker::serve()?,
-                Work::Templates => template::serve()?,
+                Work::Parsers => parsing::serve()?,
             }
             Ok(Exit::Clean)
         }

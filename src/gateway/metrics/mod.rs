@@ -44,6 +44,17 @@ pub(super) struct Metrics {
     /// When settings were taken over last; 0 is never.
     reloaded_at: AtomicI64,
     storage: Arc<Storage>,
+    polls: Polls,
+}
+
+/// How long single steps of requests kept a thread of the server.
+#[derive(Debug)]
+struct Polls(Histogram);
+
+impl Default for Polls {
+    fn default() -> Self {
+        Self(Histogram::seconds())
+    }
 }
 
 /// Requests of one route.
@@ -74,6 +85,11 @@ impl Metrics {
     /// Counts a request that came, until [`Self::answered`].
     pub(super) fn came(&self) {
         self.in_flight.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a step of a request that kept a thread of the server for so long.
+    pub(super) fn polled(&self, took: Duration) {
+        self.polls.0.time(took);
     }
 
     /// Counts a connection until the answer is dropped.

@@ -29,6 +29,8 @@ pub(in crate::gateway) struct Present {
     pub(in crate::gateway) unserved: usize,
     /// Bytes of loaded sessions, and what they may take together.
     pub(in crate::gateway) memory: (u64, u64),
+    /// Jobs of processes that read bytes of others: waiting and running.
+    pub(in crate::gateway) parser_jobs: (usize, usize),
     /// Bytes of request bodies in memory.
     pub(in crate::gateway) body_bytes: usize,
     pub(in crate::gateway) meters: Vec<Arc<Meter>>,
@@ -104,6 +106,13 @@ impl Metrics {
         let help = "Memory held for request bodies.";
         page.gauge("pkgtool_body_memory_bytes", help)
             .add(&[], present.body_bytes);
+        let (waiting, running) = present.parser_jobs;
+        let help = "Chat templates, pictures and texts that wait for a process that reads them.";
+        page.gauge("pkgtool_parser_jobs_waiting", help)
+            .add(&[], waiting);
+        let help = "Chat templates, pictures and texts that a process reads now.";
+        page.gauge("pkgtool_parser_jobs_running", help)
+            .add(&[], running);
         let created = self.tasks_created.load(Relaxed);
         page.counter("pkgtool_tasks_created", "Tasks that were accepted.")
             .add(&[], created);
@@ -162,6 +171,10 @@ impl Metrics {
         for (limit, count) in reached {
             limits.add(&[("limit", limit)], count.load(Relaxed));
         }
+        let help =
+            "Time that a step of a request kept a thread of the server, which others wait for.";
+        page.histogram("pkgtool_runtime_blocked_seconds", help)
+            .add_histogram(&[], &self.polls.0);
     }
 }
 

@@ -81,3 +81,29 @@ pub fn limit_memory(bytes: u64) {
 
 #[cfg(not(unix))]
 pub fn limit_memory(_: u64) {}
+
+/// Limits the memory that this process may take from now on to `bytes`. The next call sets another
+/// limit. Where the system does not tell what the process has, nothing is limited, and the parent's time
+/// limit remains.
+#[cfg(target_os = "linux")]
+pub fn limit_further_memory(bytes: u64) {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let Ok((_, most)) = getrlimit(Resource::RLIMIT_DATA) else {
+        return;
+    };
+    let limit = data_bytes().map_or(most, |has| has.saturating_add(bytes).min(most));
+    let _ = setrlimit(Resource::RLIMIT_DATA, limit, most);
+}
+
+/// Limits nothing: the parent's time limit remains.
+#[cfg(not(target_os = "linux"))]
+pub fn limit_further_memory(_: u64) {}
+
+/// Bytes that count for `RLIMIT_DATA` now.
+#[cfg(target_os = "linux")]
+fn data_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmData:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
+    Some(kilobytes << 10)
+}

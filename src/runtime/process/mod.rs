@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use channel::{Channel, Cut};
 
-pub use child::{Next, limit_memory, panic_text, requests};
+pub use child::{Next, limit_further_memory, limit_memory, panic_text, requests};
 
 /// The argument that makes the binary a worker. What for stands in the argument after it; without one
 /// it runs models.

@@ -5,7 +5,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
+
 use super::super::adapter::{AdapterCall, AdapterMethod, AdapterMode};
+use super::super::away::caller;
 use super::super::json;
 use super::super::text::{Asked, PreparedText, TextEndpoint};
 use super::super::{CallError, Refusal, Request};
@@ -34,19 +37,18 @@ impl Device {
     }
 
     /// What a request asks as chat applications do: its data type says so, or what it has in it.
-    pub(super) fn adapted(&self, request: &Request) -> Option<AdapterCall> {
+    pub(super) async fn adapted(
+        &self,
+        request: &Request,
+    ) -> Result<Option<AdapterCall>, CallError> {
         let said = request.data_type.as_deref().and_then(AdapterCall::of);
         if said.is_some() || !self.generates() {
-            return said;
+            return Ok(said);
         }
-        let text = json::text(&request.body).ok()?;
-        let members = json::members(text, "$").ok()?;
-        let mut known = BY_KEY.into_iter();
-        let (_, method) = known.find(|(key, _)| members.iter().any(|(has, _)| has == key))?;
-        Some(AdapterCall {
-            method,
-            mode: AdapterMode::Standard,
-        })
+        self.engines
+            .decoding()
+            .of(request, |body| by_key(body))
+            .await
     }
 
     pub(super) async fn prepare_adapted(
@@ -58,12 +60,19 @@ impl Device {
         let name = self.label.clone();
         if call.method == AdapterMethod::Embeddings {
             let keys = [KEYS, &crate::text::embedding::EmbeddingOptions::KEYS].concat();
-            let (asked, given, config) = AskedEmbeddings::read(call, &request.body, config, &keys)?;
-            let embedding = self.prepare_embedding(given, config.as_deref()).await?;
+            let config = config.map(str::to_owned);
+            let read =
+                move |body: &Bytes| AskedEmbeddings::read(call, body, config.as_deref(), &keys);
+            let (asked, given, config) = self.engines.decoding().of(request, read).await??;
+            let caller = caller(request);
+            let embedding = self.prepare_embedding(given, config.as_deref(), caller);
+            let embedding = embedding.await?;
             let prepared = PreparedEmbeddings::new(asked, embedding, name);
             return Ok(Prepared::Embedded(prepared));
         }
-        let (asked, config) = Asked::read(call, &request.body, config, KEYS)?;
+        let config = config.map(str::to_owned);
+        let read = move |body: &Bytes| Asked::read(call, body, config.as_deref(), KEYS);
+        let (asked, config) = self.engines.decoding().of(request, read).await??;
         let (choice, _) = Choice::read(config.as_deref().unwrap_or_default(), &[])?;
         let index = choice.resolve_among(&self.variants, Entry::generates)?;
         let endpoint = self.generator(&self.variants.entries[index])?;
@@ -88,4 +97,16 @@ impl Device {
         };
         Ok(Arc::clone(entry.generator.get_or_init(make)))
     }
+}
+
+/// What a plain predict request asks by what it has in it.
+fn by_key(body: &[u8]) -> Option<AdapterCall> {
+    let text = json::text(body).ok()?;
+    let members = json::members(text, "$").ok()?;
+    let mut known = BY_KEY.into_iter();
+    let (_, method) = known.find(|(key, _)| members.iter().any(|(has, _)| has == key))?;
+    Some(AdapterCall {
+        method,
+        mode: AdapterMode::Standard,
+    })
 }

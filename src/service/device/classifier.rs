@@ -174,13 +174,14 @@ impl Device {
         &self,
         given: Given,
         config: Option<&str>,
+        caller: AccountId,
     ) -> Result<PreparedClassification, CallError> {
         if !self.takes_labelled_texts() {
             let message = "this service takes pictures: give one in `image_base64`";
             return Err(Refusal::at("$.texts", message).into());
         }
         let config = config.unwrap_or_default();
-        let (embedding, entry) = self.encode_texts(given, config).await?;
+        let (embedding, entry) = self.encode_texts(given, config, caller).await?;
         self.with_head(entry, Encoding::Texts(embedding), config)
     }
 

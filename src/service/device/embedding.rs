@@ -10,16 +10,18 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::OnceCell;
 
-use super::super::engine::{Endpoint, EndpointModel, NOBODY};
+use super::super::away::{self, NOBODY, parsed};
+use super::super::engine::{Endpoint, EndpointModel};
 use super::super::{CallError, texts};
 use crate::account::AccountId;
 use crate::model;
 use crate::package::Config;
+use crate::runtime::parsers::Client;
 use crate::tensor::Signature;
 use crate::text::embedding::{
     CAPABILITY, Embedder, EmbeddingError, EmbeddingOptions, EmbeddingSettings, Encoder, Given, Plan,
 };
-use crate::text::tokenizer::{Tokenizer, TokenizerFiles};
+use crate::text::tokenizer::{Tokenizer, TokenizerError, TokenizerFiles};
 
 /// What a client is told of a fault that is not its own.
 pub(super) const BROKEN: &str =
@@ -79,15 +81,16 @@ pub struct Embedded {
 
 impl Tokenizers {
     /// The tokenizer in these files, loaded when it is first asked for.
-    pub(super) async fn get(&self, files: &TokenizerFiles) -> Result<Arc<Tokenizer>, String> {
+    async fn get(&self, files: &TokenizerFiles, client: &Client) -> Result<Arc<Tokenizer>, String> {
         let cell = {
             let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(loaded.entry(files.clone()).or_default())
         };
         let load = || async {
-            let files = files.clone();
+            // Others wait for it, too: who asked first may go.
+            let (files, client) = (files.clone(), client.again());
             let loaded = tokio::task::spawn_blocking(move || {
-                let tokenizer = Tokenizer::of(&files)?;
+                let tokenizer = Tokenizer::elsewhere(&files, &client)?;
                 // It takes a moment for a large vocabulary: here nobody waits for it.
                 tokenizer.vocabulary();
                 Ok(Arc::new(tokenizer))
@@ -161,9 +164,10 @@ impl TextFiles {
         cell: &EmbedderCell,
         tokenizers: &Tokenizers,
         model: &EndpointModel,
+        client: &Client,
     ) -> Result<Arc<Embedder>, CallError> {
         let make = || async {
-            let tokenizer = tokenizers.get(&self.tokenizer).await?;
+            let tokenizer = tokenizers.get(&self.tokenizer, client).await?;
             let (files, model) = (self.clone(), model.clone());
             let loading = tokio::task::spawn_blocking(move || {
                 let settings = files.settings(&model)?;
@@ -192,13 +196,13 @@ impl Embedding {
     pub(super) async fn new(
         endpoint: Arc<Endpoint>,
         embedder: Arc<Embedder>,
-        given: Given,
-        options: EmbeddingOptions,
+        (given, options): (Given, EmbeddingOptions),
+        client: Client,
     ) -> Result<Self, CallError> {
-        let planned = tokio::task::spawn_blocking(move || embedder.plan(&given, &options));
-        let planned = planned
-            .await
-            .map_err(|error| CallError::Failed(error.to_string()))?;
+        let planned = parsed(client, move |client| {
+            embedder.on_behalf(client.clone()).plan(&given, &options)
+        });
+        let planned = planned.await?;
         let plan = planned.map_err(|error| call_error(&error))?;
         Ok(Self {
             endpoint,
@@ -250,16 +254,23 @@ impl Embedding {
 pub(super) async fn try_text(
     endpoint: Arc<Endpoint>,
     embedder: Arc<Embedder>,
+    client: Client,
 ) -> Result<(), CallError> {
-    let given = Given::Texts(vec!["a".to_owned()]);
-    let options = EmbeddingOptions::default();
-    let embedding = Embedding::new(endpoint, embedder, given, options).await?;
+    let asked = (
+        Given::Texts(vec!["a".to_owned()]),
+        EmbeddingOptions::default(),
+    );
+    let embedding = Embedding::new(endpoint, embedder, asked, client).await?;
     embedding.run(NOBODY, None).await.map(drop)
 }
 
 fn call_error(error: &EmbeddingError) -> CallError {
     match (texts::refusal(error), error) {
         (Some(refusal), _) => refusal.into(),
+        (None, EmbeddingError::Tokenizer(TokenizerError::Parser(error))) => {
+            tracing::warn!(%error, "texts were not encoded");
+            away::call_error("the tokenizer did not encode the texts", error)
+        }
         (None, EmbeddingError::Output(_) | EmbeddingError::Inputs(_)) => {
             CallError::Failed(error.to_string())
         }

@@ -6,6 +6,7 @@
 mod adapted;
 mod choice;
 mod classifier;
+mod decoded;
 mod embedding;
 mod sides;
 mod takes;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 
+use super::away::{NOBODY, caller};
 use super::call::relative;
 use super::engine::{Activity, Endpoint, EndpointModel, Engines};
 use super::tensors::{self, Encoding};
@@ -158,30 +160,33 @@ impl Device {
 
     /// Checks a request.
     pub async fn prepare(&self, request: &Request) -> Result<Prepared, CallError> {
-        if let Some(call) = self.adapted(request) {
+        if let Some(call) = self.adapted(request).await? {
             return self.prepare_adapted(call, request).await;
         }
         let config = request.config.as_deref();
-        if let Some(texts) = texts::decode(&request.body)? {
+        let decoding = self.engines.decoding();
+        let texts = decoding.of(request, |body| texts::decode(body)).await?;
+        if let Some(texts) = texts? {
             let given = Given::Texts(texts);
+            let caller = caller(request);
             if self.classifies.is_some() {
-                let classification = self.prepare_classification(given, config);
+                let classification = self.prepare_classification(given, config, caller);
                 return Ok(Prepared::Classified(classification.await?));
             }
-            let embedding = self.prepare_embedding(given, config);
+            let embedding = self.prepare_embedding(given, config, caller);
             return Ok(Prepared::Texts(embedding.await?));
         }
         let entry = self.chosen(config)?;
         let model = runnable(entry)?;
-        let pictures = self.description.takes_pictures;
-        let decoded = tensors::decode(&request.body, &model.signature, pictures)?;
+        let decoded = self.decoded(request, model).await?;
+        let is_picture = decoded.picture.is_some();
         let prepared = PreparedTensors {
             endpoint: self.endpoint(entry, model)?,
-            inputs: decoded.inputs,
-            is_picture: decoded.is_picture,
+            is_picture,
             encoding: decoded.encoding,
+            inputs: self.inputs(decoded, caller(request)).await?,
         };
-        if decoded.is_picture && self.classifies.is_some() {
+        if is_picture && self.classifies.is_some() {
             return self.prepare_picture(entry, prepared, config);
         }
         Ok(Prepared::Tensors(prepared))
@@ -193,11 +198,13 @@ impl Device {
         &self,
         given: Given,
         config: Option<&str>,
+        caller: AccountId,
     ) -> Result<Embedding, CallError> {
         if !self.description.embeds_texts {
             return Err(texts::not_taken().into());
         }
-        let (embedding, _) = self.encode_texts(given, config.unwrap_or_default()).await?;
+        let config = config.unwrap_or_default();
+        let (embedding, _) = self.encode_texts(given, config, caller).await?;
         Ok(embedding)
     }
 
@@ -206,6 +213,7 @@ impl Device {
         &self,
         given: Given,
         config: &str,
+        caller: AccountId,
     ) -> Result<(Embedding, &Entry), CallError> {
         let (choice, wishes) = self.read_config(config)?;
         let options = wishes.embedding;
@@ -220,10 +228,11 @@ impl Device {
             return Err(texts::not_taken().into());
         };
         let endpoint = self.endpoint(entry, model)?;
+        let client = self.engines.parsers(caller);
         let embedder = text
-            .embedder(&entry.embedder, &self.tokenizers, model)
+            .embedder(&entry.embedder, &self.tokenizers, model, &client)
             .await?;
-        let embedding = Embedding::new(endpoint, embedder, given, options).await?;
+        let embedding = Embedding::new(endpoint, embedder, (given, options), client).await?;
         Ok((embedding, entry))
     }
 
@@ -377,8 +386,9 @@ impl Device {
             .as_ref()
             .filter(|text| text.embeds(&model.signature))
         {
-            let embedder = text.embedder(&entry.embedder, &self.tokenizers, model);
-            return embedding::try_text(endpoint, embedder.await?).await;
+            let client = self.engines.parsers(NOBODY);
+            let embedder = text.embedder(&entry.embedder, &self.tokenizers, model, &client);
+            return embedding::try_text(endpoint, embedder.await?, client).await;
         }
         endpoint.warm().await
     }

@@ -100,9 +100,9 @@ impl Device {
         let decoded = tensors::decode(body.as_bytes(), &model.signature, true)?;
         let prepared = super::PreparedTensors {
             endpoint: self.endpoint(entry, model)?,
-            inputs: decoded.inputs,
-            is_picture: decoded.is_picture,
+            is_picture: decoded.picture.is_some(),
             encoding: decoded.encoding,
+            inputs: self.inputs(decoded, caller).await?,
         };
         prepared.vector(caller, None).await
     }

@@ -25,13 +25,14 @@ use std::time::Duration;
 
 use tokio::sync::OnceCell;
 
+use super::away::{Decoding, NOBODY};
 use super::meter::Meters;
 use super::{CallError, Isolation, ServiceSettings};
 use crate::account::AccountId;
 use crate::engine::ByteSums;
+use crate::runtime::parsers::{Client, Parsers};
 use crate::runtime::target::Candidate;
 use crate::tensor::{Signature, Tensor};
-use crate::text::template::{Limits, Renderer};
 
 pub use conversation::Conversation;
 pub use model::{Activity, EndpointModel, SessionState};
@@ -41,9 +42,6 @@ use ledger::Ledger;
 use loaded::Source;
 use shared::{Host, Shared};
 
-/// On whose behalf models are tried: no account has this number.
-pub(super) const NOBODY: AccountId = AccountId(i64::MIN);
-
 /// All sessions of a server, within one budget of memory.
 #[derive(Debug)]
 pub struct Engines {
@@ -51,7 +49,8 @@ pub struct Engines {
     ledger: Arc<Ledger>,
     endpoints: AtomicU64,
     meters: Arc<Meters>,
-    renderer: Renderer,
+    parsers: Arc<Parsers>,
+    decoding: Decoding,
 }
 
 /// One method of one model file, with the sessions that run it. Dropping it ends them.
@@ -77,7 +76,8 @@ impl Engines {
         meters: Meters,
     ) -> Arc<Self> {
         Arc::new(Self {
-            renderer: Renderer::of(program.clone(), Limits::default()),
+            parsers: Parsers::new(program.clone()),
+            decoding: Decoding::default(),
             source: Source { program, library },
             ledger: Ledger::new(budget),
             endpoints: AtomicU64::new(0),
@@ -116,9 +116,19 @@ impl Engines {
         self.ledger.budget()
     }
 
-    /// What renders the chat templates of all services.
-    pub fn renderer(&self) -> &Renderer {
-        &self.renderer
+    /// The processes that read bytes of others, for one request of a caller.
+    pub fn parsers(&self, caller: AccountId) -> Client {
+        self.parsers.client(caller.0)
+    }
+
+    /// How many of their jobs wait and how many run.
+    pub fn parser_jobs(&self) -> (usize, usize) {
+        self.parsers.activity()
+    }
+
+    /// Where large bodies are decoded.
+    pub(super) fn decoding(&self) -> &Decoding {
+        &self.decoding
     }
 
     /// What the services did.

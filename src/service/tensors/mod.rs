@@ -20,6 +20,7 @@ use crate::tensor::input::{self, InputError, Place};
 use crate::tensor::{DType, Signature, Tensor};
 
 pub use encode::encode;
+pub use picture::Picture;
 
 /// Keys of a request with tensors.
 const KEYS: &[&str] = &["inputs", "encoding"];
@@ -43,10 +44,10 @@ pub enum Encoding {
 /// A request for a method.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decoded {
-    /// Its inputs in the signature's order, which fit it.
+    /// Its inputs in the signature's order, which fit it; none where a picture is given.
     pub inputs: Vec<Tensor>,
-    /// Whether they were given as a picture.
-    pub is_picture: bool,
+    /// The picture that is given in their place, not decoded yet.
+    pub picture: Option<Picture>,
     /// How the answer's tensors are to be written.
     pub encoding: Encoding,
 }
@@ -75,15 +76,17 @@ pub fn decode(body: &[u8], signature: &Signature, pictures: bool) -> Result<Deco
         Some(value) => Encoding::read(value, "$.encoding")?,
         None => Encoding::Json,
     };
-    let inputs = if is_picture {
-        picture::read(signature, member)?
-    } else {
-        let list = list.ok_or_else(|| missing_inputs(signature, pictures))?;
-        read_inputs(list, signature)?
-    };
+    if is_picture {
+        return Ok(Decoded {
+            inputs: Vec::new(),
+            picture: Some(picture::read(signature, member)?),
+            encoding,
+        });
+    }
+    let list = list.ok_or_else(|| missing_inputs(signature, pictures))?;
     Ok(Decoded {
-        inputs,
-        is_picture,
+        inputs: read_inputs(list, signature)?,
+        picture: None,
         encoding,
     })
 }

@@ -3,11 +3,14 @@
 use ::base64::Engine as _;
 use serde_json::value::RawValue;
 
-use super::super::Refusal;
+use super::super::away::call_error;
 use super::super::json::{self, kind, shown};
+use super::super::{CallError, Refusal};
 use super::data::BASE64;
 use super::names;
-use crate::tensor::input::{self, InputArgs, InputError};
+use crate::runtime::parsers::{Client, ParserError};
+use crate::runtime::picture::{self, PictureError, PictureFault};
+use crate::tensor::input;
 use crate::tensor::{Signature, Tensor};
 
 /// Most numbers in `mean` and `std`: no picture has more channels.
@@ -16,11 +19,21 @@ const MAX_CHANNELS: usize = 4;
 /// Where the picture is.
 const PLACE: &str = "$.image_base64";
 
-/// Reads the picture into the model's only input.
+/// A picture for the only input of a method, not decoded yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Picture {
+    signature: Signature,
+    input: usize,
+    bytes: Vec<u8>,
+    mean: Vec<f32>,
+    std: Vec<f32>,
+}
+
+/// Reads a request with a picture, for the model's only input.
 pub(super) fn read<'a>(
     signature: &Signature,
     member: impl Fn(&str) -> Option<&'a RawValue>,
-) -> Result<Vec<Tensor>, Refusal> {
+) -> Result<Picture, Refusal> {
     let [input] = input::picture_inputs(signature)[..] else {
         return Err(no_picture(signature));
     };
@@ -34,16 +47,29 @@ pub(super) fn read<'a>(
     let bytes = BASE64
         .decode(encoded(&text).as_bytes())
         .map_err(|error| Refusal::at(PLACE, format!("this is not base64: {error}")))?;
-    let args = InputArgs {
+    Ok(Picture {
+        signature: signature.clone(),
+        input,
+        bytes,
         mean: numbers(member("mean"), "$.mean")?,
         std: numbers(member("std"), "$.std")?,
-        ..InputArgs::default()
-    };
-    let tensor = input::picture(signature, input, &bytes, &args, "the picture");
-    let tensors = vec![tensor.map_err(|error| refused(&error))?];
-    match input::check(signature, &tensors) {
-        Ok(()) => Ok(tensors),
-        Err(error) => Err(refused(&error)),
+    })
+}
+
+impl Picture {
+    /// Decodes it in another process. Blocks until that is done.
+    pub fn tensor(self, client: &Client) -> Result<Tensor, CallError> {
+        let input = (&self.signature, self.input);
+        let scale = (self.mean, self.std);
+        picture::read(client, input, &self.bytes, scale).map_err(|error| match error {
+            PictureError::Fault(fault) => refused(fault).into(),
+            PictureError::Parser(ParserError::Limit(limit)) => Refusal::at(
+                PLACE,
+                format!("decoding the picture reached {limit}; give a smaller one"),
+            )
+            .into(),
+            PictureError::Parser(error) => call_error("the picture was not decoded", &error),
+        })
     }
 }
 
@@ -86,18 +112,15 @@ fn numbers(value: Option<&RawValue>, place: &str) -> Result<Vec<f32>, Refusal> {
 
 /// The same fault in the words of a request: the reasons hold for any way of giving a picture, what to
 /// do about them does not.
-fn refused(error: &InputError) -> Refusal {
-    match error {
-        InputError::Argument { option, reason, .. } => {
-            let name = option.trim_start_matches('-');
-            Refusal::at(format!("$.{name}"), reason.clone())
-        }
-        InputError::Value { place, reason, .. } => {
+fn refused(fault: PictureFault) -> Refusal {
+    match fault {
+        PictureFault::Option { name, reason } => Refusal::at(format!("$.{name}"), reason),
+        PictureFault::Picture { input, reason } => {
             let message = format!(
-                "{place}: {reason}; give another PNG or JPEG, or the tensor itself in `inputs`"
+                "{input}: {reason}; give another PNG or JPEG, or the tensor itself in `inputs`"
             );
             Refusal::at(PLACE, message)
         }
-        other => Refusal::at(PLACE, other.to_string()),
+        PictureFault::Other(message) => Refusal::at(PLACE, message),
     }
 }

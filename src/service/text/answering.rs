@@ -15,17 +15,22 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
+use super::super::away::Leaving;
 use super::super::call::Spent;
+use super::super::turns::Turn;
 use super::super::{Answer, Body, CallError, Refusal, Tokens};
 use super::request::Asked;
 use super::slots::Slot;
-use super::turns::Turn;
 use super::wire::Writer;
 use super::{Loaded, TOO_LONG, TextEndpoint, refused};
 use crate::account::AccountId;
+use crate::runtime::parsers::Client;
 use crate::text::decoder::DecodeError;
-use crate::text::generation::{Event, Fault, Generated, GenerationError, Usage, generate};
+use crate::text::generation::{
+    Event, Fault, Generated, GenerationError, Transcripts, Usage, generate,
+};
 use crate::text::model::{Prompted, TextError};
+use crate::text::template::Renderer;
 
 /// Media types of answers.
 const JSON: &str = "application/json";
@@ -62,6 +67,8 @@ struct Work {
     patience: Patience,
     reader: Reader,
     spent: Arc<Spent>,
+    /// The processes that read bytes of others, for this request.
+    client: Client,
     _turn: Turn,
 }
 
@@ -78,8 +85,11 @@ struct Reader {
     gone: Arc<AtomicBool>,
 }
 
-/// Dropping it tells the thread that nobody reads.
-struct Listening(Arc<AtomicBool>);
+/// Dropping it tells the thread that nobody reads, and ends what other processes do for it.
+struct Listening {
+    gone: Arc<AtomicBool>,
+    _leaving: Leaving,
+}
 
 impl PreparedText {
     pub(in super::super) fn new(endpoint: Arc<TextEndpoint>, asked: Asked, name: String) -> Self {
@@ -108,7 +118,11 @@ impl PreparedText {
         // No more is ever in the channel than a model's context has tokens.
         let (sender, mut receiver) = mpsc::unbounded_channel();
         let gone = Arc::new(AtomicBool::new(false));
-        let listening = Listening(Arc::clone(&gone));
+        let client = self.endpoint.engines.parsers(caller);
+        let listening = Listening {
+            gone: Arc::clone(&gone),
+            _leaving: Leaving(client.clone()),
+        };
         let spent = Arc::new(Spent::default());
         let work = Work {
             endpoint: self.endpoint,
@@ -119,6 +133,7 @@ impl PreparedText {
             patience,
             reader: Reader { sender, gone },
             spent: Arc::clone(&spent),
+            client,
             _turn: turn,
         };
         tokio::task::spawn_blocking(move || work.run());
@@ -169,7 +184,7 @@ impl Work {
     }
 
     fn answer(&self) -> Result<(), CallError> {
-        let loaded = self.endpoint.loaded()?;
+        let loaded = self.endpoint.loaded(&self.client)?;
         let prompted = self.prompted(loaded)?;
         let has_logprobs = prompted.iter().any(Prompted::has_logprobs);
         let tokenizer = Arc::clone(loaded.text.tokenizer());
@@ -216,10 +231,10 @@ impl Work {
     fn prompted(&self, loaded: &Loaded) -> Result<Vec<Prompted>, CallError> {
         let prompted = match &self.asked {
             Asked::Chat(chat) => {
-                let renderer = self.endpoint.engines.renderer();
+                let renderer = Renderer::by(self.client.clone());
                 loaded
                     .text
-                    .chat(chat, renderer)
+                    .chat(chat, &renderer)
                     .map(|prompted| vec![prompted])
             }
             Asked::Completion(asked) => {
@@ -239,13 +254,23 @@ impl Work {
         prompted: Prompted,
         tell: &mut dyn FnMut(Event),
     ) -> Result<Generated, CallError> {
-        let tokenizer = loaded.text.tokenizer();
-        let tokens_in = |slot: &mut Slot| prompted.tokens(tokenizer, &mut slot.transcripts);
-        let common = |slot: &mut Slot| tokens_in(slot).map_or(0, |tokens| slot.common(&tokens));
+        let tokenizer = loaded.text.tokenizer().on_behalf(self.client.clone());
+        let tokenizer = &Arc::new(tokenizer);
+        let whole = prompted.tokens(tokenizer, &mut Transcripts::default());
+        let whole = whole.map_err(|error| refused(&error))?;
+        // Nothing is encoded here: others wait for their slots meanwhile.
+        let common = |slot: &mut Slot| match prompted.begun(&mut slot.transcripts) {
+            Some(begun) => slot.common(&begun),
+            None => slot.common(&whole),
+        };
         let slot = loaded.slots.take(self.caller, common);
         let mut slot = slot.unwrap_or_else(|| loaded.slot(self.caller, self.runtime.clone()));
         let _on_its_way = slot.decoder.steps().on_its_way();
-        let tokens = tokens_in(&mut slot).map_err(|error| refused(&error))?;
+        let tokens = match prompted.begun(&mut slot.transcripts) {
+            Some(_) => prompted.tokens(tokenizer, &mut slot.transcripts),
+            None => Ok(whole),
+        };
+        let tokens = tokens.map_err(|error| refused(&error))?;
         let text = prompted.text().map(str::to_owned);
         let request = prompted.request(tokens.clone(), tokenizer);
         let going_on = || !self.reader.is_gone() && self.patience.check().is_ok();
@@ -342,7 +367,7 @@ impl Reader {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.gone.store(true, Ordering::Relaxed);
     }
 }
 

@@ -8,7 +8,6 @@ mod lanes;
 mod request;
 mod rest;
 mod slots;
-mod turns;
 mod wire;
 
 use std::sync::{Arc, OnceLock};
@@ -16,19 +15,21 @@ use std::sync::{Arc, OnceLock};
 use tokio::runtime::Handle;
 use tokio::task::JoinError;
 
+use super::away::{NOBODY, call_error};
 use super::engine::{Endpoint, EndpointModel, Engines};
+use super::turns::Turns;
 use super::{CallError, Refusal, ServiceSettings};
 use crate::account::AccountId;
+use crate::runtime::parsers::Client;
 use crate::text::decoder::DecoderModel;
 use crate::text::model::{TextError, TextModel};
-use crate::text::tokenizer::{Tokenizer, TokenizerFiles};
+use crate::text::tokenizer::{Tokenizer, TokenizerError, TokenizerFiles};
 
 pub(super) use answering::PreparedText;
 pub(super) use request::{Asked, merged};
 
 use lanes::SharedSession;
 use slots::{Leased, Slot, Slots, Way};
-use turns::Turns;
 
 /// The code that clients know for a request over the context.
 const TOO_LONG: &str = "context_length_exceeded";
@@ -84,7 +85,7 @@ impl TextEndpoint {
     pub(super) fn failure(&self) -> Option<CallError> {
         match self.loaded.get()? {
             Ok(loaded) => loaded.endpoint.failure(),
-            Err(_) => self.loaded().err(),
+            Err(reason) => Some(self.inactive(reason)),
         }
     }
 
@@ -100,10 +101,12 @@ impl TextEndpoint {
     /// Loads everything and tries the decoder by one step.
     pub(super) async fn warm(self: &Arc<Self>) -> Result<(), CallError> {
         let endpoint = Arc::clone(self);
-        let loading = tokio::task::spawn_blocking(move || endpoint.loaded().map(drop));
+        let client = self.engines.parsers(NOBODY);
+        let again = client.clone();
+        let loading = tokio::task::spawn_blocking(move || endpoint.loaded(&again).map(drop));
         let failed = |error: JoinError| CallError::Failed(error.to_string());
         loading.await.map_err(failed)??;
-        self.loaded()?.endpoint.warm().await
+        self.loaded(&client)?.endpoint.warm().await
     }
 
     /// The error as clients see it: without the server's directories.
@@ -117,9 +120,9 @@ impl TextEndpoint {
     }
 
     /// Reads the tokenizer and what the model says of itself. Takes seconds the first time.
-    fn loaded(&self) -> Result<&Loaded, CallError> {
+    fn loaded(&self, client: &Client) -> Result<&Loaded, CallError> {
         let load = || {
-            let loaded = self.load();
+            let loaded = self.load(client);
             if let Err(reason) = &loaded {
                 let service = &self.model.service;
                 tracing::warn!(service, reason, "texts cannot be generated");
@@ -127,11 +130,18 @@ impl TextEndpoint {
             loaded
         };
         let loaded = self.loaded.get_or_init(load).as_ref();
-        loaded.map_err(|reason| self.told(CallError::NoInstances(reason.clone())))
+        loaded.map_err(|reason| self.inactive(reason))
     }
 
-    fn load(&self) -> Result<Loaded, String> {
-        let tokenizer = Tokenizer::of(&self.files).map_err(|error| error.to_string())?;
+    /// The error of every request when the decoder or its tokenizer cannot be loaded.
+    fn inactive(&self, reason: &str) -> CallError {
+        self.told(CallError::NoInstances(reason.to_owned()))
+    }
+
+    fn load(&self, client: &Client) -> Result<Loaded, String> {
+        // Others wait for it, too: who asked first may go.
+        let tokenizer = Tokenizer::elsewhere(&self.files, &client.again());
+        let tokenizer = tokenizer.map_err(|error| error.to_string())?;
         let path = &self.model.model;
         let (info, _) =
             crate::model::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -199,6 +209,9 @@ fn refused(error: &TextError) -> CallError {
         });
     }
     match error {
+        TextError::Tokenizer(TokenizerError::Parser(error)) => {
+            call_error("the tokenizer did not encode the prompt", error)
+        }
         TextError::NoTemplate(_) | TextError::Settings { .. } | TextError::File { .. } => {
             CallError::NoInstances(message)
         }

@@ -130,6 +130,11 @@ pub(super) fn read<R: BufRead + Seek>(
     }
     let scale = assembly.scale.channels(layout.channels)?;
     let allowed = assembly.memory.left().min(MAX_DECODED);
+    let most = assembly.pixels.map(|most| {
+        let wanted = |size| assembly.dims.or_default(size);
+        most.max(wanted(layout.height).saturating_mul(wanted(layout.width)))
+    });
+    let allowed = (allowed, most.unwrap_or(u64::MAX));
     let picture = open().and_then(|(reader, size)| decode(reader, size, allowed));
     let picture = picture.map_err(|reason| place.value(origin, reason, ANOTHER))?;
     let sized = |size, own| {
@@ -291,8 +296,13 @@ impl Layout {
     }
 }
 
-/// Decodes a file of `size` bytes, the picture upright; takes at most `allowed` bytes.
-fn decode(reader: impl BufRead + Seek, size: u64, allowed: u64) -> Result<DynamicImage, String> {
+/// Decodes a file of `size` bytes, the picture upright, of at most `most` pixels; takes at most `allowed`
+/// bytes.
+fn decode(
+    reader: impl BufRead + Seek,
+    size: u64,
+    (allowed, most): (u64, u64),
+) -> Result<DynamicImage, String> {
     if size > MAX_FILE {
         return Err(format!("it has more than {} MiB", MAX_FILE >> 20));
     }
@@ -311,6 +321,11 @@ fn decode(reader: impl BufRead + Seek, size: u64, allowed: u64) -> Result<Dynami
     reader.limits(limits);
     let mut decoder = reader.into_decoder().map_err(text)?;
     let (width, height) = decoder.dimensions();
+    if u64::from(width) * u64::from(height) > most {
+        return Err(format!(
+            "a picture of {width} x {height} pixels is too large: at most {most} pixels are decoded"
+        ));
+    }
     if width > MAX_SIDE || height > MAX_SIDE || decoder.total_bytes() > allowed {
         return Err(format!(
             "a picture of {width} x {height} pixels is too large"

@@ -83,6 +83,8 @@ pub struct InputArgs {
     pub memory: Option<MemoryLimit>,
     /// Bytes that other inputs take already, which count too.
     pub held: u64,
+    /// Most pixels of a picture that has more than its input; without it memory is the only limit.
+    pub pixels: Option<u64>,
 }
 
 /// A value that an input has before anything is given.
@@ -116,6 +118,7 @@ pub fn assemble_around(
         signature,
         dims: Dims::of(signature),
         memory: Memory::measure(args.memory, args.held),
+        pixels: args.pixels,
         scale: image::Scale::of(args)?,
         tensors: vec![None; signature.inputs.len()],
         held,
@@ -200,6 +203,7 @@ pub fn picture(
         signature,
         dims: Dims::of(signature),
         memory: Memory::measure(args.memory, args.held),
+        pixels: args.pixels,
         scale: image::Scale::of(args)?,
         tensors: Vec::new(),
         held: &[],
@@ -287,6 +291,8 @@ struct Assembly<'s> {
     dims: Dims<'s>,
     memory: Memory,
     scale: image::Scale,
+    /// Most pixels of a picture that has more than its input.
+    pixels: Option<u64>,
     tensors: Vec<Option<Tensor>>,
     /// Values that there were before.
     held: &'s [Option<Held>],

@@ -520,6 +520,7 @@ fn alone(
         signature: &alone,
         dims: Dims::of(&alone),
         memory: Memory::measure(budget.limit, budget.held),
+        pixels: None,
         scale: image::Scale::of(&InputArgs::default())?,
         tensors: vec![None],
         held: &[],

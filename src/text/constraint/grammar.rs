@@ -88,10 +88,13 @@ impl Grammar {
             CallChoice::Named(name) => tool.name == name,
         });
         let mut calls = Vec::new();
+        let mut size = schema::Size::default();
         for (place, tool) in chosen {
             let field = format!("tools[{place}].function.parameters");
             let any = json!({"type": "object"});
             let parameters = tool.parameters.as_ref().unwrap_or(&any);
+            // All of them become one schema.
+            size.add(parameters, "tools")?;
             let mut parameters = schema::looked_through(parameters, &field)?;
             let root = format!("#/items/anyOf/{}/properties/arguments", calls.len());
             schema::move_references(&mut parameters, &root);

@@ -22,6 +22,10 @@ const DEEPEST: usize = 64;
 /// The same, with those that references lead to: the sum over all targets, which no order exceeds.
 const DEEPEST_OF_ALL: usize = 2048;
 
+/// Most properties of all objects of a schema, those by pattern included. The library's work grows with
+/// the square of them: a thousand take some tenths of a second.
+const MOST_PROPERTIES: usize = 1024;
+
 /// Longest pattern, in bytes.
 const LONGEST_PATTERN: usize = 4096;
 
@@ -81,6 +85,7 @@ pub(super) fn looked_through(schema: &Value, field: &str) -> Result<Value, Const
         field,
         targets: HashMap::new(),
         waiting: Vec::new(),
+        properties: 0,
     };
     let mut sum = look.schema(&schema, &mut field.to_owned(), 1)?;
     let mut done: HashSet<&str> = HashSet::new();
@@ -174,13 +179,14 @@ fn is_small(divisor: &Value) -> bool {
 
 /// How much there is of a schema.
 #[derive(Default)]
-struct Size {
+pub(super) struct Size {
     values: usize,
     text: usize,
 }
 
 impl Size {
-    fn add(&mut self, value: &Value, field: &str) -> Result<(), ConstraintError> {
+    /// Counts a value and all that is in it.
+    pub(super) fn add(&mut self, value: &Value, field: &str) -> Result<(), ConstraintError> {
         self.values += 1;
         large(field, "values", self.values, MOST_VALUES)?;
         match value {
@@ -206,6 +212,7 @@ struct Look<'s> {
     field: &'s str,
     targets: HashMap<&'s str, &'s Value>,
     waiting: Vec<&'s str>,
+    properties: usize,
 }
 
 impl<'s> Look<'s> {
@@ -236,6 +243,8 @@ impl<'s> Look<'s> {
                     }
                 }
                 Value::Object(named) if NAMED.contains(&key) => {
+                    self.properties += named.len();
+                    large(self.field, "properties", self.properties, MOST_PROPERTIES)?;
                     for (name, item) in named {
                         path.extend([&step, ".", name.as_str()]);
                         deepest = deepest.max(self.schema(item, path, depth + 1)?);

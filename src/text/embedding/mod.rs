@@ -27,6 +27,7 @@ pub use settings::EmbeddingSettings;
 pub use siblings::Siblings;
 
 use super::tokenizer::{Bound, Encoded, Overlong, Tokenizer};
+use crate::runtime::parsers::Client;
 use crate::tensor::{Signature, Tensor};
 
 /// The capability of models that texts are given to.
@@ -114,6 +115,15 @@ impl Embedder {
     /// The tokenizer.
     pub fn tokenizer(&self) -> &Arc<Tokenizer> {
         &self.tokenizer
+    }
+
+    /// The same for one request: its texts are encoded on behalf of that client.
+    #[must_use]
+    pub fn on_behalf(&self, client: Client) -> Self {
+        Self {
+            tokenizer: Arc::new(self.tokenizer.on_behalf(client)),
+            ..self.clone()
+        }
     }
 
     /// What is said of the model.

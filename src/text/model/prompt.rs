@@ -54,6 +54,17 @@ impl Prompted {
         self.choices
     }
 
+    /// The tokens that the prompt's beginning had before; `None` where nothing was said before.
+    pub fn begun(&self, before: &mut Transcripts) -> Option<Vec<u32>> {
+        match (&self.text, self.specials) {
+            (Given::Text(text), Specials::Absent) => {
+                let (tokens, _) = before.beginning(text);
+                (!tokens.is_empty()).then_some(tokens)
+            }
+            _ => None,
+        }
+    }
+
     /// The prompt's tokens, where something of it was said before with those it had then.
     pub fn tokens(
         &self,

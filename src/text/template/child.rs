@@ -1,86 +1,62 @@
-//! The side of a process that renders.
+//! Rendering in a process that reads bytes of others.
 //!
 //! Invariant: it keeps templates, and nothing of a conversation.
 
-use std::collections::VecDeque;
 use std::error::Error as _;
-use std::io::{self, Read};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::io;
 
 use minijinja::{Error, ErrorKind};
 
 use super::environment::{Raised, Ready};
 use super::protocol::{Failure, Reply, Request};
-use crate::runtime::process::frame::{self, MAX_HEAD};
-use crate::runtime::process::{limit_memory, panic_text, requests};
+use crate::runtime::parsers::{Answer, ContentId, Kept, Task};
+use crate::runtime::process::frame::MAX_HEAD;
 
 /// Most templates that are kept.
 const KEPT: usize = 16;
 
-/// Longest text that is answered, in bytes: escaped six times over it still fits a frame.
+/// Longest text that is answered, in bytes.
 const MAX_TEXT: usize = (MAX_HEAD - 1024) / 6;
 
 /// Longest message of a failure, in bytes: a template can raise anything.
 const MAX_MESSAGE: usize = 4096;
 
-/// Renders for the parent at the other end of standard input until it is gone.
-pub fn serve() -> io::Result<()> {
-    let (requests, mut to_parent) = requests(next)?;
-    let mut kept = Kept::default();
-    for request in requests {
-        let reply = answer(&mut kept, &request);
-        frame::send(&mut to_parent, &reply)?;
+/// Renders templates, and keeps those that it parsed.
+pub struct Rendering(Kept<Ready>);
+
+impl Default for Rendering {
+    fn default() -> Self {
+        Self(Kept::new(KEPT))
     }
-    Ok(())
 }
 
-fn next(stream: &mut dyn Read) -> io::Result<Request<'static>> {
-    frame::receive(stream)
-}
-
-/// Templates that were read, the latest last.
-#[derive(Default)]
-struct Kept(VecDeque<(u64, Ready)>);
-
-impl Kept {
-    fn get(&mut self, id: u64) -> Option<&Ready> {
-        let place = self.0.iter().position(|(known, _)| *known == id)?;
-        let found = self.0.remove(place)?;
-        self.0.push_back(found);
-        self.0.back().map(|(_, ready)| ready)
-    }
-
-    fn put(&mut self, id: u64, ready: Ready) {
-        if self.0.len() == KEPT {
-            self.0.pop_front();
+impl Rendering {
+    /// Renders a conversation.
+    pub fn work(&mut self, task: &Task) -> io::Result<Answer> {
+        let id = task.id.ok_or(io::ErrorKind::InvalidData)?;
+        let request: Request = task.ask()?;
+        if self.0.get(id).is_none() {
+            let Some(text) = &task.content else {
+                return Ok(Answer::Unknown);
+            };
+            if let Err(error) = self.parse(id, text, request.steps) {
+                return Answer::of(&failed(&error, true));
+            }
         }
-        self.0.push_back((id, ready));
-    }
-}
-
-fn answer(kept: &mut Kept, request: &Request) -> Reply {
-    limit_memory(request.memory);
-    let outcome = catch_unwind(AssertUnwindSafe(|| rendered(kept, request)));
-    outcome.unwrap_or_else(|panic| Reply::Failed {
-        failure: Failure::Other,
-        line: None,
-        message: cut(format!("it panicked: {}", panic_text(panic.as_ref()))),
-    })
-}
-
-fn rendered(kept: &mut Kept, request: &Request) -> Reply {
-    if kept.get(request.template).is_none() {
-        let Some(text) = &request.text else {
-            return Reply::Unknown;
-        };
-        match Ready::new(text, request.steps) {
-            Ok(ready) => kept.put(request.template, ready),
-            Err(error) => return failed(&error, true),
+        match self.0.get(id) {
+            Some(ready) => Answer::of(&rendered(ready, &request)),
+            None => Ok(Answer::Unknown),
         }
     }
-    let Some(ready) = kept.get(request.template) else {
-        return Reply::Unknown;
-    };
+
+    fn parse(&mut self, id: ContentId, text: &[u8], steps: u64) -> Result<(), Error> {
+        let text = String::from_utf8_lossy(text);
+        self.0.put(id, Ready::new(&text, steps)?);
+        Ok(())
+    }
+}
+
+fn rendered(ready: &Ready, request: &Request) -> Reply {
     match ready.render(&request.conversation, &request.tokens, request.now) {
         Ok(text) if text.len() > MAX_TEXT => Reply::Failed {
             failure: Failure::Length,

@@ -5,6 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::runtime::parsers::ParserError;
+
 /// Why a package has no template to use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {
@@ -119,16 +121,41 @@ pub enum TemplateError {
         reason: String,
     },
     /// Every process that renders was busy for too long.
-    #[error(
-        "everything that renders chat templates has been busy for {seconds} s; try again later"
-    )]
+    #[error("the chat template was not rendered: {reason}; try again later")]
     Busy {
-        /// For how long.
-        seconds: u64,
+        /// What was busy.
+        reason: String,
     },
+    /// Nobody waits for the text any more.
+    #[error("the request was cancelled before the chat template was rendered")]
+    Cancelled,
 }
 
 impl TemplateError {
+    /// An error of the processes that render.
+    pub(super) fn of_parser(template: String, error: ParserError) -> Self {
+        match error {
+            ParserError::Busy { reason } => Self::Busy { reason },
+            ParserError::Cancelled => Self::Cancelled,
+            ParserError::Start(reason) | ParserError::Content(reason) => Self::Start { reason },
+            ParserError::Limit(limit) => Self::Limit { template, limit },
+            ParserError::Died(reason) => Self::Died { template, reason },
+            ParserError::Panicked(message) => Self::Failed {
+                template,
+                line: None,
+                reason: format!("it panicked: {message}"),
+            },
+        }
+    }
+
+    /// Whether the template itself was not tried: another moment may bring another outcome.
+    pub(super) fn is_of_machine(&self) -> bool {
+        matches!(
+            self,
+            Self::Start { .. } | Self::Busy { .. } | Self::Cancelled
+        )
+    }
+
     /// Whether another conversation would have been rendered: the fault is the caller's to mend.
     pub fn is_about_the_conversation(&self) -> bool {
         matches!(

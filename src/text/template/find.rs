@@ -16,6 +16,7 @@ use super::error::FindError;
 use super::files::{kind, malformed, object, read};
 use super::special_tokens;
 use super::takes::Takes;
+use crate::runtime::parsers::ContentId;
 
 /// Longest template, in bytes. The largest that are known have 30 kB.
 const MAX_TEMPLATE: usize = 1 << 20;
@@ -167,8 +168,8 @@ impl Template {
         &self.0.tokens
     }
 
-    pub(super) fn id(&self) -> u64 {
-        self.0.id
+    pub(super) fn id(&self) -> ContentId {
+        ContentId::numbered(self.0.id)
     }
 
     pub(super) fn takes(&self) -> &OnceLock<Takes> {

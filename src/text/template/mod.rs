@@ -15,18 +15,17 @@ mod generation_tag;
 mod json_text;
 mod methods;
 mod moment;
-mod pool;
 mod protocol;
 mod renderer;
 mod special_tokens;
 mod takes;
 
-pub use child::serve;
+pub use child::Rendering;
 pub use conversation::Conversation;
 pub use error::{FindError, TemplateError};
 pub use find::{Places, Template, Templates};
 pub use renderer::{Limits, Renderer};
 pub use takes::Takes;
 
-/// What stands after the argument that makes the binary a worker, for one that renders.
+/// The name of this work.
 pub const WORK: &str = "templates";

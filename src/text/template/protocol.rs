@@ -10,18 +10,12 @@ use super::conversation::Conversation;
 /// A rendering.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Request<'r> {
-    /// The number of the template.
-    pub(super) template: u64,
-    /// The template, if the process may not have it.
-    pub(super) text: Option<Cow<'r, str>>,
     /// What the template may write.
     pub(super) tokens: Cow<'r, Map<String, Value>>,
     /// What is to be rendered.
     pub(super) conversation: Cow<'r, Conversation>,
     /// Seconds since 1970.
     pub(super) now: i64,
-    /// Most bytes of memory the process may take.
-    pub(super) memory: u64,
     /// Most steps of the template.
     pub(super) steps: u64,
 }
@@ -31,8 +25,6 @@ pub(super) struct Request<'r> {
 pub(super) enum Reply {
     /// The text.
     Rendered(String),
-    /// The process does not have the template: ask again with its text.
-    Unknown,
     /// There is none.
     Failed {
         /// What kind of failure.

@@ -56,7 +56,7 @@ pub(super) fn tried(render: impl Fn(&Conversation) -> Outcome) -> Result<Takes, 
 fn answered(outcome: Outcome) -> Result<Option<String>, TemplateError> {
     match outcome {
         Ok(text) => Ok(Some(text)),
-        Err(error @ (TemplateError::Start { .. } | TemplateError::Busy { .. })) => Err(error),
+        Err(error) if error.is_of_machine() => Err(error),
         Err(_) => Ok(None),
     }
 }

@@ -15,7 +15,7 @@ use super::read::{bounded, broken};
 pub const FILE_NAME: &str = "tokenizer_config.json";
 
 /// Longest file that is read; the largest known has some 2 MB, with thousands of added tokens.
-const MAX_BYTES: u64 = 32 << 20;
+pub(super) const MAX_BYTES: u64 = 32 << 20;
 
 /// Lengths from here on mean that there is none: exporters write 10³⁰.
 const NO_LENGTH: f64 = 1e9;

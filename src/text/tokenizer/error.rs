@@ -2,10 +2,13 @@
 
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 use super::kind::ForeignKind;
+use crate::runtime::parsers::ParserError;
 
 /// Why there is no tokenizer, or no ids for a text.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum TokenizerError {
     /// A config that names a file outside its package.
     #[error("{}: `{key}` is `{reference}`, which {reason}", config.display())]
@@ -93,4 +96,8 @@ pub enum TokenizerError {
     /// The library could not do it.
     #[error("the tokenizer failed: {0}")]
     Failed(String),
+    /// The process that encodes did not.
+    #[error("the text was not encoded by the tokenizer: {0}")]
+    #[serde(skip)]
+    Parser(#[from] ParserError),
 }

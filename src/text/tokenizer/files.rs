@@ -5,11 +5,13 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::{TokenizerConfig, TokenizerError, config};
 use crate::package::{Config, Roots, reference, roots};
 
 /// The files of a package's tokenizer.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TokenizerFiles {
     /// `tokenizer.json`.
     pub tokenizer: PathBuf,

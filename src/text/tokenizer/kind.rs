@@ -5,10 +5,11 @@
 use std::fmt;
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A tokenizer, or a part of one, that is no `tokenizer.json`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ForeignKind {
     /// SentencePiece's `tokenizer.model`.
     SentencePiece,

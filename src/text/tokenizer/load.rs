@@ -4,10 +4,12 @@
 //! of that is its author's last call, not a property of the model.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokenizers::PaddingDirection;
 
 use super::config::{AddedToken, Side, TokenizerConfig};
@@ -56,6 +58,49 @@ pub(super) fn parse(
         padding,
         truncation_side,
     })
+}
+
+/// What a package's author wrote to change and to split texts.
+#[derive(Deserialize)]
+struct Pipeline<'f> {
+    #[serde(borrow, default)]
+    normalizer: Option<&'f RawValue>,
+    #[serde(borrow, default)]
+    pre_tokenizer: Option<&'f RawValue>,
+    #[serde(borrow, default)]
+    post_processor: Option<&'f RawValue>,
+}
+
+/// A file's bytes without what changes and splits texts: what is left decodes, and does not encode.
+pub(super) fn without_pipeline(path: &Path, mut bytes: Vec<u8>) -> Result<Vec<u8>, TokenizerError> {
+    Outline::read(path, &bytes)?;
+    let pipeline: Pipeline = serde_json::from_slice(&bytes).map_err(|error| {
+        broken(
+            path,
+            format!("it is no tokenizer that can be read: {error}"),
+        )
+    })?;
+    let parts = [
+        pipeline.normalizer,
+        pipeline.pre_tokenizer,
+        pipeline.post_processor,
+    ];
+    let start = bytes.as_ptr().addr();
+    let ranges = parts.into_iter().flatten().map(|part| {
+        let text = part.get();
+        let at = text.as_ptr().addr() - start;
+        at..at + text.len()
+    });
+    let ranges: Vec<Range<usize>> = ranges.collect();
+    for range in ranges {
+        let part = &mut bytes[range];
+        // What is shorter than `null` is no object, and the library refuses it.
+        if let Some((null, rest)) = part.split_at_mut_checked(4) {
+            null.copy_from_slice(b"null");
+            rest.fill(b' ');
+        }
+    }
+    Ok(bytes)
 }
 
 /// What is looked at before the library reads the file.

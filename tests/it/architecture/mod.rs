@@ -254,6 +254,7 @@ const INSIDE: &[(&str, &[&str])] = &[
     ("model/safetensors", &[]),
     ("model/tflite", &["model/executorch"]),
     ("policy/read", &[]),
+    ("runtime/parsers", &["runtime/process"]),
     ("runtime/process", &[]),
     ("runtime/worker", &["runtime/process"]),
     ("remote/pull", &[]),

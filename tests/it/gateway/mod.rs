@@ -12,6 +12,7 @@ mod core_ml;
 mod cut;
 mod failing;
 mod fairness;
+mod hostile;
 mod limits;
 mod logs;
 mod metrics;

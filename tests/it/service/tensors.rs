@@ -4,8 +4,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use image::{ImageFormat, Rgb, RgbImage};
 use pkgtool::model::Dim;
-use pkgtool::service::Refusal;
+use pkgtool::runtime::parsers::Parsers;
 use pkgtool::service::tensors::{Encoding, decode, encode};
+use pkgtool::service::{CallError, Refusal};
 use pkgtool::tensor::{DType, Signature, Tensor, TensorSpec};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -357,9 +358,15 @@ fn a_picture_becomes_the_only_input() {
     let dims = [1, 3, 2, 2].map(Dim::Fixed).to_vec();
     let vision = signature(vec![spec("pixels", DType::Float32, Some(dims.clone()))]);
     let text = STANDARD.encode(png());
+    let client = Parsers::new(env!("CARGO_BIN_EXE_pkgtool").into()).client(1);
     let pixels = |body: &Value| {
-        let decoded = decode(body.to_string().as_bytes(), &vision, true);
-        decoded.map(|decoded| decoded.inputs[0].to_f64().collect::<Vec<f64>>())
+        let decoded = decode(body.to_string().as_bytes(), &vision, true)?;
+        let picture = decoded.picture.expect("it is a picture");
+        let tensor = picture.tensor(&client).map_err(|error| match error {
+            CallError::Refused(refusal) => refusal,
+            other => panic!("{other}"),
+        })?;
+        Ok::<_, Refusal>(tensor.to_f64().collect::<Vec<f64>>())
     };
     let plain = pixels(&json!({ "image_base64": text })).expect("a picture");
     assert_eq!(plain[..8], [0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0]);

@@ -414,7 +414,7 @@ const HOW_THEY_END: [(&str, &str); 30] = [
     ("circle of any", "nothing fits"),
     ("enum", "whole"),
     ("too large an enum", "has 20001 values"),
-    ("optional properties", "Current row has 7999 items"),
+    ("optional properties", "properties; at most 1024"),
     ("all of any", "schema too large"),
     ("one of", "has 20001 values"),
     ("pattern properties", "are not disjoint"),

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
+use super::CallError;
 use crate::account::AccountId;
-use crate::service::CallError;
 
 /// Turns of one model.
 #[derive(Debug)]

@@ -1,0 +1,110 @@
+//! The side of such a process: takes jobs until its parent is gone.
+//!
+//! Invariant: each job runs within the limit of memory that came with it.
+
+use std::io::{self, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::job::ContentId;
+use super::protocol::{self, Answered, Asked};
+use crate::runtime::process::{self, frame, limit_further_memory, panic_text};
+
+/// Longest message of a panic, in bytes.
+const MAX_MESSAGE: usize = 4096;
+
+/// A job, as the process gets it.
+#[derive(Debug)]
+pub struct Task {
+    /// The work's name.
+    pub work: String,
+    /// The content that the job needs.
+    pub id: Option<ContentId>,
+    /// The content, if it came with the job.
+    pub content: Option<Vec<u8>>,
+    /// Bytes beside what is asked.
+    pub payload: Vec<u8>,
+    ask: Vec<u8>,
+}
+
+/// The answer to a job.
+#[derive(Debug)]
+pub enum Answer {
+    /// The process does not have the content.
+    Unknown,
+    /// The work is done.
+    Done {
+        /// The answer, as JSON.
+        head: Vec<u8>,
+        /// Bytes beside it.
+        payload: Vec<u8>,
+    },
+}
+
+impl Task {
+    /// Parses what is asked.
+    pub fn ask<T: DeserializeOwned>(&self) -> io::Result<T> {
+        Ok(serde_json::from_slice(&self.ask)?)
+    }
+
+    fn receive(stream: &mut dyn Read) -> io::Result<Self> {
+        let head: Asked<'static> = frame::receive(stream)?;
+        // What is received does not count.
+        let received = head.ask + head.payload + head.content.unwrap_or(0);
+        limit_further_memory(head.memory.saturating_add(received as u64));
+        Ok(Self {
+            ask: protocol::part(stream, head.ask)?,
+            content: match head.content {
+                Some(length) => Some(protocol::part(stream, length)?),
+                None => None,
+            },
+            payload: protocol::part(stream, head.payload)?,
+            work: head.work.into_owned(),
+            id: head.id,
+        })
+    }
+}
+
+impl Answer {
+    /// An answer with nothing beside it.
+    pub fn of(head: &impl Serialize) -> io::Result<Self> {
+        Self::with(head, Vec::new())
+    }
+
+    /// An answer with bytes beside it.
+    pub fn with(head: &impl Serialize, payload: Vec<u8>) -> io::Result<Self> {
+        let head = serde_json::to_vec(head)?;
+        Ok(Self::Done { head, payload })
+    }
+}
+
+/// Does jobs for the parent at the other end of standard input until it is gone.
+pub fn serve(mut work: impl FnMut(Task) -> io::Result<Answer>) -> io::Result<()> {
+    let (tasks, mut to_parent) = process::requests(Task::receive)?;
+    for task in tasks {
+        match catch_unwind(AssertUnwindSafe(|| work(task))) {
+            Ok(answer) => send(&mut to_parent, answer?)?,
+            Err(panic) => {
+                let mut message = panic_text(panic.as_ref()).to_owned();
+                message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+                protocol::send(&mut to_parent, &Answered::Panicked(message), &[])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn send(stream: &mut impl Write, answer: Answer) -> io::Result<()> {
+    match answer {
+        Answer::Unknown => protocol::send(stream, &Answered::Unknown, &[]),
+        Answer::Done { head, payload } => {
+            let lengths = Answered::Done {
+                head: head.len(),
+                payload: payload.len(),
+            };
+            protocol::send(stream, &lengths, &[&head, &payload])
+        }
+    }
+}

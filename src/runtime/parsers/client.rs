@@ -1,0 +1,251 @@
+//! Asking the processes, on behalf of a caller.
+//!
+//! Invariant: a job takes no longer than its limit, and the wait for a process no longer than [`PATIENCE`].
+
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::WORK;
+use super::cancel::Cancel;
+use super::error::ParserError;
+use super::job::{Done, Job, Limits};
+use super::pool::{Pool, Seat};
+use super::protocol::{self, Answered, Asked};
+use crate::runtime::process::{self, Process, frame};
+use crate::tensor::limit::{in_units, tells_shortage};
+
+/// Most processes.
+const MOST: usize = 4;
+
+/// Longest wait for a process.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Settings of glibc's allocator: large blocks go back to the system when they are freed, so that a
+/// process that read one large picture does not keep its memory.
+const ALLOCATOR: [(&str, &str); 3] = [
+    ("MALLOC_MMAP_THRESHOLD_", "1048576"),
+    ("MALLOC_TRIM_THRESHOLD_", "4194304"),
+    ("MALLOC_ARENA_MAX", "2"),
+];
+
+/// The processes. One for a process of this program is enough, and any thread may use it.
+#[derive(Debug)]
+pub struct Parsers {
+    program: PathBuf,
+    pool: Pool,
+}
+
+/// The processes for one request of a caller. Copies belong to the same request.
+#[derive(Debug, Clone)]
+pub struct Client {
+    parsers: Arc<Parsers>,
+    caller: i64,
+    cancel: Arc<Cancel>,
+}
+
+/// An exchange that brought no answer.
+struct Broken {
+    sending: bool,
+    error: io::Error,
+}
+
+/// What an exchange brought.
+enum Exchanged {
+    Done(Done),
+    Failed(ParserError),
+}
+
+impl Parsers {
+    /// Processes of the pkgtool binary at `program`. None is started before the first job.
+    pub fn new(program: PathBuf) -> Arc<Self> {
+        let processors = std::thread::available_parallelism();
+        let processors = processors.map_or(1, std::num::NonZeroUsize::get);
+        Arc::new(Self {
+            program,
+            pool: Pool::new(processors.clamp(2, MOST)),
+        })
+    }
+
+    /// The processes for one request of a caller, which a number tells from other callers.
+    pub fn client(self: &Arc<Self>, caller: i64) -> Client {
+        Client {
+            parsers: Arc::clone(self),
+            caller,
+            cancel: Arc::default(),
+        }
+    }
+
+    /// How many jobs wait and how many run.
+    pub fn activity(&self) -> (usize, usize) {
+        self.pool.activity()
+    }
+
+    fn start(&self) -> Result<Seat, ParserError> {
+        let mut command = Command::new(&self.program);
+        command.args([process::ARGUMENT, WORK]).envs(ALLOCATOR);
+        // With it a failed allocation would try to print a stack, and hide what it says first.
+        command.env_remove("RUST_BACKTRACE");
+        let process = Process::start(&mut command);
+        process
+            .map(Seat::new)
+            .map_err(|error| ParserError::Start(error.to_string()))
+    }
+}
+
+impl Client {
+    /// Another request of the same caller.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        self.parsers.client(self.caller)
+    }
+
+    /// Gives up what runs and all that would follow: nobody waits for an answer any more.
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+        self.parsers.pool.wake();
+    }
+
+    /// Does a job.
+    pub fn ask(&self, job: &Job<'_>) -> Result<Done, ParserError> {
+        let content = job.content.as_ref().map(|content| content.id);
+        let until = Instant::now() + PATIENCE;
+        let is_cancelled = || self.cancel.is_cancelled();
+        let pool = &self.parsers.pool;
+        let mut lent = pool.lend(self.caller, content, until, is_cancelled)?;
+        let mut seat = match lent.take() {
+            Some(seat) => seat,
+            None => self.parsers.start()?,
+        };
+        let mut outcome = self.exchange(&mut seat, job);
+        if outcome.as_ref().is_err_and(Broken::before_asking) && !is_cancelled() {
+            // It had ended while nobody used it.
+            seat = self.parsers.start()?;
+            outcome = self.exchange(&mut seat, job);
+        }
+        match outcome {
+            // The process may have been stopped a moment after it answered.
+            _ if is_cancelled() => Err(ParserError::Cancelled),
+            Ok(exchanged) => {
+                lent.give_back(seat);
+                match exchanged {
+                    Exchanged::Done(done) => Ok(done),
+                    Exchanged::Failed(error) => Err(error),
+                }
+            }
+            Err(broken) => Err(ended(&mut seat.process, job, &broken.error)),
+        }
+    }
+
+    fn exchange(&self, seat: &mut Seat, job: &Job<'_>) -> Result<Exchanged, Broken> {
+        if !self.cancel.begin(seat.process.stopper()) {
+            return Ok(Exchanged::Failed(ParserError::Cancelled));
+        }
+        let outcome = exchange(seat, job);
+        self.cancel.end();
+        outcome
+    }
+}
+
+impl Job<'_> {
+    /// What it may take, the reading of its content included.
+    fn at_most(&self) -> Limits {
+        let content = self.content.as_ref().map(|content| content.limits);
+        content.map_or(self.limits, |content| Limits {
+            memory: self.limits.memory.saturating_add(content.memory),
+            time: self.limits.time + content.time,
+        })
+    }
+}
+
+impl Broken {
+    /// Whether the process was gone before it could be asked.
+    fn before_asking(&self) -> bool {
+        let gone = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
+        self.sending && gone.contains(&self.error.kind())
+    }
+}
+
+/// Asks without the content first: most often the process has it.
+fn exchange(seat: &mut Seat, job: &Job<'_>) -> Result<Exchanged, Broken> {
+    let (answered, done) = send(&mut seat.process, job, None)?;
+    let Answered::Unknown = answered else {
+        return Ok(told(answered, done));
+    };
+    let Some(content) = &job.content else {
+        let reason = "it wants a content, and the job has none".to_owned();
+        return Ok(Exchanged::Failed(ParserError::Died(reason)));
+    };
+    let bytes = match (content.bytes)() {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            let error = ParserError::Content(error.to_string());
+            return Ok(Exchanged::Failed(error));
+        }
+    };
+    let (answered, done) = send(&mut seat.process, job, Some(&bytes))?;
+    seat.keeps(content.id);
+    Ok(told(answered, done))
+}
+
+fn told(answered: Answered, done: Done) -> Exchanged {
+    match answered {
+        Answered::Done { .. } => Exchanged::Done(done),
+        Answered::Panicked(message) => Exchanged::Failed(ParserError::Panicked(message)),
+        Answered::Unknown => {
+            let reason = "it did not keep the content that it was given".to_owned();
+            Exchanged::Failed(ParserError::Died(reason))
+        }
+    }
+}
+
+fn send(
+    process: &mut Process,
+    job: &Job<'_>,
+    content: Option<&[u8]>,
+) -> Result<(Answered, Done), Broken> {
+    let broken = |sending| move |error| Broken { sending, error };
+    let limits = match content {
+        Some(_) => job.at_most(),
+        None => job.limits,
+    };
+    let channel = process.channel(Some(limits.time));
+    let channel = channel.map_err(broken(false))?;
+    let head = Asked {
+        work: job.work.into(),
+        id: job.content.as_ref().map(|content| content.id),
+        ask: job.ask.len(),
+        content: content.map(<[u8]>::len),
+        payload: job.payload.len(),
+        memory: limits.memory,
+    };
+    let parts = [job.ask.as_slice(), content.unwrap_or_default(), job.payload];
+    protocol::send(channel.get_mut(), &head, &parts).map_err(broken(true))?;
+    let mut done = Done {
+        head: Vec::new(),
+        payload: Vec::new(),
+    };
+    let answered = frame::receive(channel).map_err(broken(false))?;
+    if let Answered::Done { head, payload } = answered {
+        done.head = protocol::answer_part(channel, head).map_err(broken(false))?;
+        done.payload = protocol::answer_part(channel, payload).map_err(broken(false))?;
+    }
+    Ok((answered, done))
+}
+
+/// Ends a process whose exchange failed, and says why it did.
+fn ended(process: &mut Process, job: &Job<'_>, error: &io::Error) -> ParserError {
+    match process.end_after(error) {
+        None => ParserError::Limit(format!(
+            "the time limit of {} s",
+            job.limits.time.as_secs_f64()
+        )),
+        Some(reason) if tells_shortage(&reason) => {
+            let memory = in_units(job.limits.memory);
+            ParserError::Limit(format!("the memory limit of {memory}"))
+        }
+        Some(reason) => ParserError::Died(reason),
+    }
+}

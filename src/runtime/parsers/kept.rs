@@ -1,0 +1,58 @@
+//! What a process keeps between jobs, because reading it again would cost more than the job.
+
+use std::collections::VecDeque;
+
+use super::job::ContentId;
+
+/// The contents that were used last, at most a fixed number.
+#[derive(Debug)]
+pub struct Kept<T> {
+    most: usize,
+    /// The latest last.
+    items: VecDeque<(ContentId, T)>,
+}
+
+impl<T> Kept<T> {
+    /// Keeps at most `most` contents.
+    pub fn new(most: usize) -> Self {
+        Self {
+            most,
+            items: VecDeque::new(),
+        }
+    }
+
+    /// Returns a content and marks it as used.
+    pub fn get(&mut self, id: ContentId) -> Option<&mut T> {
+        let place = self.items.iter().position(|(known, _)| *known == id)?;
+        let found = self.items.remove(place)?;
+        self.items.push_back(found);
+        self.items.back_mut().map(|(_, item)| item)
+    }
+
+    /// Adds a content; evicts the one that was not used for longest where there is no room.
+    pub fn put(&mut self, id: ContentId, item: T) {
+        self.items.retain(|(known, _)| *known != id);
+        while self.items.len() >= self.most.max(1) {
+            self.items.pop_front();
+        }
+        self.items.push_back((id, item));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_recently_used_is_evicted() {
+        let mut kept = Kept::new(2);
+        let [a, b, c] = [1, 2, 3].map(ContentId::numbered);
+        kept.put(a, "a");
+        kept.put(b, "b");
+        assert_eq!(kept.get(a).copied(), Some("a"));
+        kept.put(c, "c");
+        assert_eq!(kept.get(b), None);
+        assert_eq!(kept.get(a).copied(), Some("a"));
+        assert_eq!(kept.get(c).copied(), Some("c"));
+    }
+}

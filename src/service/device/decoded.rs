@@ -1,0 +1,44 @@
+//! The inputs in a request's body.
+//!
+//! Invariant: a thread that serves connections decodes small bodies only, and no picture.
+
+use bytes::Bytes;
+
+use super::super::away::{is_small, parsed};
+use super::super::engine::EndpointModel;
+use super::super::tensors::{self, Decoded};
+use super::super::{CallError, Request};
+use super::Device;
+use crate::account::AccountId;
+use crate::tensor::Tensor;
+
+impl Device {
+    /// Decodes a request for a model; a picture is left as it is.
+    pub(super) async fn decoded(
+        &self,
+        request: &Request,
+        model: &EndpointModel,
+    ) -> Result<Decoded, CallError> {
+        let pictures = self.description.takes_pictures;
+        if is_small(&request.body) {
+            return Ok(tensors::decode(&request.body, &model.signature, pictures)?);
+        }
+        let signature = model.signature.clone();
+        let decode = move |body: &Bytes| tensors::decode(body, &signature, pictures);
+        Ok(self.engines.decoding().of(request, decode).await??)
+    }
+
+    /// The inputs of a decoded request. A picture becomes one in another process.
+    pub(super) async fn inputs(
+        &self,
+        decoded: Decoded,
+        caller: AccountId,
+    ) -> Result<Vec<Tensor>, CallError> {
+        let Some(picture) = decoded.picture else {
+            return Ok(decoded.inputs);
+        };
+        let client = self.engines.parsers(caller);
+        let tensor = parsed(client, |client| picture.tensor(client)).await?;
+        Ok(vec![tensor?])
+    }
+}

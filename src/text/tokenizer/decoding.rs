@@ -1,0 +1,101 @@
+//! Decoding in the process that serves: how much the text of ids may grow.
+//!
+//! Invariant: a tokenizer that passed [`check`] makes at most [`MOST_GROWTH`] bytes of each byte of its
+//! tokens, and no token is longer than [`LONGEST_TOKEN`]; so each piece of an answer is bounded.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::read::broken;
+use super::{Tokenizer, TokenizerError};
+
+/// Most bytes that a decoder may make of one.
+const MOST_GROWTH: u64 = 64;
+
+/// Longest token, in bytes. The longest known ones are indentations of some hundred spaces.
+const LONGEST_TOKEN: usize = 64 << 10;
+
+/// Longest pattern of a decoder, in bytes.
+const LONGEST_PATTERN: usize = 256;
+
+/// Refuses a tokenizer whose decoder is not bounded.
+pub(super) fn check(path: &Path, tokenizer: &Tokenizer) -> Result<(), TokenizerError> {
+    let decoder = &tokenizer.shared.decoder;
+    if growth(decoder).is_none_or(|growth| growth > MOST_GROWTH) {
+        let reason = format!(
+            "its `decoder` may make more than {MOST_GROWTH} bytes of one; \
+             replace texts by texts that are not longer"
+        );
+        return Err(broken(path, reason));
+    }
+    let vocabulary = tokenizer.vocabulary();
+    let ids = (0..vocabulary.len()).filter_map(|id| u32::try_from(id).ok());
+    let long = ids.filter_map(|id| Some((id, vocabulary.bytes(id)?.len())));
+    match long.max_by_key(|(_, length)| *length) {
+        Some((id, length)) if length > LONGEST_TOKEN => {
+            let reason = format!(
+                "token {id} has {length} bytes, and no token has more than {LONGEST_TOKEN}"
+            );
+            Err(broken(path, reason))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// How many bytes a decoder makes of one at most; `None` where that is not bounded.
+fn growth(decoder: &Value) -> Option<u64> {
+    let text = |key: &str| decoder.get(key).and_then(Value::as_str).unwrap_or_default();
+    // An empty text is found between all others.
+    let replaced =
+        |from: usize, to: usize| (to.div_ceil(from.max(1)) as u64 + u64::from(from == 0)).max(1);
+    match text("type") {
+        "Sequence" => {
+            let steps = decoder.get("decoders")?.as_array()?;
+            steps
+                .iter()
+                .try_fold(1_u64, |all, step| all.checked_mul(growth(step)?))
+        }
+        "Replace" => {
+            let content = text("content").len();
+            let pattern = decoder.get("pattern")?;
+            if let Some(from) = pattern.get("String").and_then(Value::as_str) {
+                return Some(replaced(from.len(), content));
+            }
+            let regex = pattern.get("Regex")?.as_str()?;
+            (regex.len() <= LONGEST_PATTERN).then(|| replaced(0, content))
+        }
+        "BPEDecoder" => Some(replaced(text("suffix").len(), 1)),
+        "CTC" => Some(replaced(text("word_delimiter_token").len(), 1)),
+        "WordPiece" => Some(text("prefix").len() as u64 + 2),
+        _ => Some(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn replace(from: &str, to: &str) -> Value {
+        json!({"type": "Replace", "pattern": {"String": from}, "content": to})
+    }
+
+    #[test]
+    fn replacements_multiply() {
+        assert_eq!(growth(&Value::Null), Some(1));
+        assert_eq!(growth(&replace("\u{2581}", " ")), Some(1));
+        assert_eq!(growth(&replace("a", "aaaa")), Some(4));
+        assert_eq!(growth(&replace("", "ab")), Some(3));
+        let steps = vec![replace("a", "aaaa"); 3];
+        assert_eq!(
+            growth(&json!({"type": "Sequence", "decoders": steps})),
+            Some(64)
+        );
+        let steps = vec![replace("a", &"a".repeat(1 << 20)); 4];
+        assert_eq!(
+            growth(&json!({"type": "Sequence", "decoders": steps})),
+            None
+        );
+    }
+}

@@ -1,0 +1,240 @@
+//! Encoding in processes that read bytes of others, and their side of it.
+//!
+//! A normaliser and a pattern of a `tokenizer.json` are programs of a package: a text may grow a
+//! thousandfold in them, or take minutes. Invariant: a process encodes with the very bytes that the
+//! tokenizer was loaded from.
+
+use std::borrow::Cow;
+use std::io;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::config::{self, TokenizerConfig};
+use super::{Bound, Encoded, Specials, Tokenizer, TokenizerError, TokenizerFiles, load, read};
+use crate::runtime::parsers::{
+    Answer, Client, Content, ContentId, Job, Kept, Limits, ParserError, Task,
+};
+
+/// The name of this work.
+pub const WORK: &str = "tokenizers";
+
+/// What encoding the texts of one request may take.
+const LIMITS: Limits = Limits {
+    memory: 256 << 20,
+    time: Duration::from_secs(10),
+};
+
+/// How often the bytes of a file the loaded tokenizer may take, and what it may take beside them.
+const LOADED: (u64, u64) = (24, 64 << 20);
+
+/// Most memory that a loaded tokenizer may take, in bytes.
+const MOST_LOADED: u64 = 2 << 30;
+
+/// Longest time to load a tokenizer.
+const LOADING: Duration = Duration::from_secs(60);
+
+/// Most tokenizers that a process keeps.
+const KEPT: usize = 4;
+
+/// Where a process gets a tokenizer from.
+#[derive(Debug)]
+pub(super) struct Source {
+    id: ContentId,
+    files: TokenizerFiles,
+    bytes: u64,
+}
+
+/// What is asked.
+#[derive(Debug, Serialize, Deserialize)]
+struct Asked {
+    /// The files, for messages.
+    files: TokenizerFiles,
+    specials: Specials,
+    bound: Option<Bound>,
+    /// Bytes of each text.
+    texts: Vec<usize>,
+}
+
+/// What comes back, with the ids of all texts beside it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Reply {
+    /// Tokens of each text.
+    tokens: Vec<usize>,
+    /// Whether the type ids follow the ids: else all are 0.
+    is_typed: bool,
+}
+
+impl Source {
+    /// The files as they are now, and the bytes that they hold.
+    pub(super) fn read(files: &TokenizerFiles) -> Result<(Self, [Vec<u8>; 2]), TokenizerError> {
+        let tokenizer = read::bounded(&files.tokenizer, load::MAX_BYTES)?;
+        let config = match &files.config {
+            Some(config) => read::bounded(config, config::MAX_BYTES)?,
+            None => Vec::new(),
+        };
+        let source = Self {
+            id: ContentId::of_bytes(&[&tokenizer, &config]),
+            files: files.clone(),
+            bytes: (tokenizer.len() + config.len()) as u64,
+        };
+        Ok((source, [tokenizer, config]))
+    }
+
+    /// Encodes texts in another process.
+    pub(super) fn encode(
+        &self,
+        client: &Client,
+        texts: &[&str],
+        (specials, bound): (Specials, Option<Bound>),
+    ) -> Result<Vec<Encoded>, TokenizerError> {
+        let asked = Asked {
+            files: self.files.clone(),
+            specials,
+            bound,
+            texts: texts.iter().map(|text| text.len()).collect(),
+        };
+        let payload = match texts {
+            [text] => Cow::Borrowed(*text),
+            texts => Cow::Owned(texts.concat()),
+        };
+        let (factor, beside) = LOADED;
+        let content = || self.content();
+        let job = Job {
+            work: WORK,
+            ask: serde_json::to_vec(&asked).map_err(|error| lost(&error))?,
+            payload: payload.as_bytes(),
+            content: Some(Content {
+                id: self.id,
+                bytes: &content,
+                limits: Limits {
+                    memory: (self.bytes.saturating_mul(factor) + beside).min(MOST_LOADED),
+                    time: LOADING,
+                },
+            }),
+            limits: LIMITS,
+        };
+        let done = client.ask(&job)?;
+        let reply: Result<Reply, TokenizerError> = done.head().map_err(|error| lost(&error))?;
+        reply?
+            .rows(&done.payload)
+            .ok_or_else(|| lost(&"its answer has another length than it says"))
+    }
+
+    /// The bytes of both files, after the length of the first.
+    fn content(&self) -> io::Result<Cow<'static, [u8]>> {
+        let read = Self::read(&self.files);
+        let (now, [tokenizer, config]) = read.map_err(io::Error::other)?;
+        if now.id != self.id {
+            let file = self.files.tokenizer.display();
+            return Err(io::Error::other(format!(
+                "{file} has changed since it was loaded"
+            )));
+        }
+        let length = (tokenizer.len() as u64).to_le_bytes();
+        Ok(Cow::Owned([&length[..], &tokenizer, &config].concat()))
+    }
+}
+
+impl Reply {
+    fn rows(&self, payload: &[u8]) -> Option<Vec<Encoded>> {
+        let numbers = payload.chunks_exact(4).map(|bytes| {
+            let bytes = bytes.try_into().expect("they are cut into four bytes");
+            u32::from_le_bytes(bytes)
+        });
+        let numbers: Vec<u32> = numbers.collect();
+        let all: usize = self.tokens.iter().sum();
+        let expected = if self.is_typed { all * 2 } else { all };
+        if numbers.len() != expected {
+            return None;
+        }
+        let (ids, type_ids) = numbers.split_at(all);
+        let mut at = 0;
+        let rows = self.tokens.iter().map(|tokens| {
+            let range = at..at + tokens;
+            at = range.end;
+            let type_ids = type_ids.get(range.clone()).map(<[u32]>::to_vec);
+            Encoded {
+                ids: ids[range].to_vec(),
+                type_ids: type_ids.unwrap_or_else(|| vec![0; *tokens]),
+            }
+        });
+        Some(rows.collect())
+    }
+}
+
+fn lost(error: &dyn std::fmt::Display) -> TokenizerError {
+    ParserError::Died(error.to_string()).into()
+}
+
+/// Encodes texts, and keeps the tokenizers that it loaded: the other end.
+pub struct Encoding(Kept<Tokenizer>);
+
+impl Default for Encoding {
+    fn default() -> Self {
+        Self(Kept::new(KEPT))
+    }
+}
+
+impl Encoding {
+    /// Encodes texts.
+    pub fn work(&mut self, task: &Task) -> io::Result<Answer> {
+        let id = task.id.ok_or(io::ErrorKind::InvalidData)?;
+        let asked: Asked = task.ask()?;
+        if self.0.get(id).is_none() {
+            let Some(content) = &task.content else {
+                return Ok(Answer::Unknown);
+            };
+            match loaded(&asked.files, content) {
+                Ok(tokenizer) => self.0.put(id, tokenizer),
+                Err(error) => return Answer::of(&Err::<Reply, _>(error)),
+            }
+        }
+        let Some(tokenizer) = self.0.get(id) else {
+            return Ok(Answer::Unknown);
+        };
+        let texts = asked.split(&task.payload)?;
+        match tokenizer.encode_all(&texts, asked.specials, asked.bound) {
+            Ok(rows) => answer(&rows),
+            Err(error) => Answer::of(&Err::<Reply, _>(error)),
+        }
+    }
+}
+
+impl Asked {
+    fn split<'p>(&self, payload: &'p [u8]) -> io::Result<Vec<&'p str>> {
+        let all = std::str::from_utf8(payload).map_err(io::Error::other)?;
+        let mut at = 0;
+        let texts = self.texts.iter().map(|length| {
+            let text = all.get(at..at + length);
+            at += length;
+            text.ok_or_else(|| io::ErrorKind::InvalidData.into())
+        });
+        texts.collect()
+    }
+}
+
+fn loaded(files: &TokenizerFiles, content: &[u8]) -> Result<Tokenizer, TokenizerError> {
+    let broken = || read::broken(&files.tokenizer, "it did not arrive whole".to_owned());
+    let (length, both) = content.split_first_chunk().ok_or_else(broken)?;
+    let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| broken())?;
+    let (tokenizer, config) = both.split_at_checked(length).ok_or_else(broken)?;
+    let config = match &files.config {
+        Some(path) => TokenizerConfig::parse(path, config)?,
+        None => TokenizerConfig::default(),
+    };
+    Tokenizer::parse(&files.tokenizer, tokenizer, config)
+}
+
+fn answer(rows: &[Encoded]) -> io::Result<Answer> {
+    let is_typed = rows.iter().flat_map(|row| &row.type_ids).any(|id| *id != 0);
+    let ids = rows.iter().flat_map(|row| &row.ids);
+    let type_ids = rows.iter().flat_map(|row| &row.type_ids);
+    let all = ids.chain(type_ids.filter(|_| is_typed));
+    let payload = all.flat_map(|id| id.to_le_bytes()).collect();
+    let reply = Reply {
+        tokens: rows.iter().map(|row| row.ids.len()).collect(),
+        is_typed,
+    };
+    Answer::with(&Ok::<_, TokenizerError>(reply), payload)
+}
