@@ -8,6 +8,7 @@ mod choice;
 mod classifier;
 mod decoded;
 mod embedding;
+mod life;
 mod sides;
 mod takes;
 mod trainable;
@@ -22,9 +23,9 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 
-use super::away::{NOBODY, caller};
+use super::away::caller;
 use super::call::relative;
-use super::engine::{Activity, Endpoint, EndpointModel, Engines};
+use super::engine::{Endpoint, EndpointModel, Engines};
 use super::tensors::{self, Encoding};
 use super::text::PreparedText;
 use super::{Answer, Body, CallError, Description, Refusal, Request, ServiceSettings, texts};
@@ -350,66 +351,6 @@ impl Device {
                 .takes
                 .get_or_init(|| Takes::of(model, entry.text.as_ref())),
         )
-    }
-
-    /// What all its endpoints are doing.
-    pub fn activity(&self) -> Activity {
-        let activities = self.endpoints().map(|endpoint| endpoint.activity());
-        let entries = self.variants.entries.iter();
-        let generators = entries.filter_map(|entry| entry.generator.get());
-        let first = Activity {
-            waiting: generators.map(|generator| generator.waiting()).sum(),
-            ..Activity::default()
-        };
-        activities.fold(first, |sum, one| Activity {
-            waiting: sum.waiting + one.waiting,
-            running: sum.running + one.running,
-            sessions: sum.sessions + one.sessions,
-            runs: sum.runs + one.runs,
-            crashes: sum.crashes + one.crashes,
-        })
-    }
-
-    /// Loads what a request without a config would run. Nothing is done where such a request is
-    /// refused: which of several components would be a guess.
-    pub async fn warm(&self) -> Result<(), CallError> {
-        let Ok(entry) = self.chosen(None) else {
-            return Ok(());
-        };
-        let model = runnable(entry)?;
-        if entry.generates() {
-            return self.generator(entry)?.warm().await;
-        }
-        let endpoint = self.endpoint(entry, model)?;
-        if let Some(text) = entry
-            .text
-            .as_ref()
-            .filter(|text| text.embeds(&model.signature))
-        {
-            let client = self.engines.parsers(NOBODY);
-            let embedder = text.embedder(&entry.embedder, &self.tokenizers, model, &client);
-            return embedding::try_text(endpoint, embedder.await?, client).await;
-        }
-        endpoint.warm().await
-    }
-
-    /// Takes no more requests, lets those it has end, ends its sessions.
-    pub async fn drain(&self) {
-        let making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-        self.drained.store(true, Ordering::Release);
-        drop(making);
-        // All are told before any is waited for.
-        let endings = self.endpoints().cloned().map(|endpoint| {
-            tokio::spawn(async move {
-                endpoint.drain().await;
-            })
-        });
-        let endings: Vec<_> = endings.collect();
-        for ending in endings {
-            if let Err(error) = ending.await {
-                tracing::error!(%error, "draining an endpoint failed");
-            }
-        }
     }
 
     /// The method that a config means.

@@ -94,11 +94,11 @@ fn parts_of_one_model<'a>(context: &'a Context<'_>) -> Vec<Parts<'a>> {
     }
     let groups = groups.into_iter().filter(|(_, variants)| variants.len() > 1);
     let parts = groups.filter_map(|(precision, variants)| {
-        let named = variants.into_iter().map(|variant| {
+        let with_components = variants.into_iter().map(|variant| {
             context.is_whole(variant).then_some(())?;
             Some((component(config, variant)?, variant))
         });
-        let variants: Vec<(&str, &Variant)> = named.collect::<Option<_>>()?;
+        let variants: Vec<(&str, &Variant)> = with_components.collect::<Option<_>>()?;
         let names: HashSet<&str> = variants.iter().map(|(name, _)| *name).collect();
         (names.len() == variants.len()).then_some(Parts { precision, variants })
     });
