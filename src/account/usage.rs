@@ -174,7 +174,7 @@ async fn write(counts: Arc<Counts>, keep_days: u32) {
     match counts.store.cpu(None, today, today).await {
         Ok(used) => counts.cpu.restore(&used),
         Err(error) => {
-            tracing::error!(%error, "the CPU time that accounts used today cannot be read")
+            tracing::error!(%error, "the CPU time that accounts used today cannot be read");
         }
     }
     let mut warned = false;

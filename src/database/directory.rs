@@ -88,7 +88,8 @@ fn narrow(directory: &Path, depth: usize, user: u32) -> io::Result<usize> {
             continue;
         };
         let mode = found.mode() & 0o7777;
-        if entry.path_is_symlink() || mode & 0o077 == 0 || found.uid() != user {
+        let of_others = mode & 0o077;
+        if entry.path_is_symlink() || of_others == 0 || found.uid() != user {
             continue;
         }
         let private = fs::Permissions::from_mode(mode & 0o700);

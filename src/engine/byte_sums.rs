@@ -52,7 +52,7 @@ impl ByteSums {
     }
 
     /// Whether a model with these ONNX operators multiplies 8-bit numbers.
-    pub(super) fn are_in<'a>(operators: impl Iterator<Item = &'a str> + Clone) -> bool {
+    pub(super) fn are_in<'a>(operators: &(impl Iterator<Item = &'a str> + Clone)) -> bool {
         let has = |names: &[&str]| operators.clone().any(|name| names.contains(&name));
         has(PRODUCTS)
             || (has(&["DequantizeLinear"]) && has(&["QuantizeLinear"]) && has(CONVERTED_PRODUCTS))
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn models_with_8_bit_products_are_recognised() {
-        let has = |names: &[&str]| ByteSums::are_in(names.iter().copied());
+        let has = |names: &[&str]| ByteSums::are_in(&names.iter().copied());
         assert!(has(&["Relu", "QLinearConv"]));
         assert!(has(&["QuantizeLinear", "DequantizeLinear", "MatMul"]));
         // Only weights are stored in bytes.

@@ -73,16 +73,16 @@ impl InFlight {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut counts = lock(&self.counts);
-        release(&mut counts.keys, self.key);
-        release(&mut counts.accounts, self.account);
+        release(&mut counts.keys, &self.key);
+        release(&mut counts.accounts, &self.account);
     }
 }
 
-fn release<K: Eq + std::hash::Hash>(counts: &mut HashMap<K, usize>, key: K) {
-    if let Some(count) = counts.get_mut(&key) {
+fn release<K: Eq + std::hash::Hash>(counts: &mut HashMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
         *count -= 1;
         if *count == 0 {
-            counts.remove(&key);
+            counts.remove(key);
         }
     }
 }

@@ -385,7 +385,7 @@ async fn answer(
         router.oneshot(request).await?
     };
     let is_read = match unread {
-        Some(unread) => unread.is_read().await,
+        Some(unread) => unread.finish().await,
         None => true,
     };
     let stays = stays && is_read && !is_probe && gateway.stopping.is_serving();

@@ -78,8 +78,8 @@ fn waits(headers: &HeaderMap) -> bool {
 }
 
 impl Unread {
-    /// Reads a short rest of the body. `false` if some is left after that.
-    pub(super) async fn is_read(self) -> bool {
+    /// Reads a short rest of the body. Returns `false` if some is left after that.
+    pub(super) async fn finish(self) -> bool {
         let left = mem::take(&mut *self.slot.left());
         let (body, was_asked_for) = match left {
             Left::Unknown => return false,

@@ -4,13 +4,11 @@
 //! Those below tighten it (`tighten.rs`). What `pull` brought, and what is on a server, rules nothing.
 //! Invariant: each directory is looked at once, each file read once; a file of settings is read in bounds.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-
-use serde::de::IgnoredAny;
 
 use super::read;
 use super::settings::{Overrides, Settings};
@@ -252,7 +250,7 @@ fn is_brought(file: &Path) -> bool {
         let text = is_there
             .then(|| source::read_text(&record, MAX_RECORD).ok())
             .flatten();
-        let record: Option<BTreeMap<String, IgnoredAny>> =
+        let record: Option<serde_json::Map<String, serde_json::Value>> =
             text.and_then(|text| serde_json::from_str(&text).ok());
         let target = file.strip_prefix(directory).map(Path::to_string_lossy);
         let target = target

@@ -69,6 +69,7 @@ pub enum PictureError {
 }
 
 /// Makes the tensor of a PNG or JPEG picture for one input, in another process.
+#[expect(clippy::missing_panics_doc, reason = "a signature always becomes JSON")]
 pub fn read(
     client: &Client,
     (signature, input): (&Signature, usize),

@@ -179,7 +179,9 @@ impl Args {
         let ruled = policy.validate(&options.validate, &|_, _| {});
         let ruled = ruled.map_err(|error| Failure::Other(error.to_string()))?;
         let mut left = ruled.outcome.report.diagnostics;
-        left.iter_mut().for_each(|one| outcome.mark_consent(one));
+        for diagnostic in &mut left {
+            outcome.mark_consent(diagnostic);
+        }
         Ok(left)
     }
 

@@ -4,6 +4,7 @@
 //! measured from our tensors to our tensors.
 
 use std::borrow::Cow;
+use std::slice;
 use std::time::Instant;
 
 use ort::session::Session;
@@ -88,7 +89,7 @@ fn with_options(
     for option in options {
         let set = builder.with_config_entry(option.key(), option.value());
         builder =
-            set.map_err(|error| of_options(failure::of_loading(&error), &[option.clone()]))?;
+            set.map_err(|error| of_options(failure::of_loading(&error), slice::from_ref(option)))?;
     }
     Ok(builder)
 }
@@ -102,9 +103,9 @@ fn of_options(mut error: EngineError, options: &[OrtOption]) -> EngineError {
     if !options.is_empty() {
         let set: Vec<String> = options.iter().map(|it| format!("`{it}`")).collect();
         let set = set.join(", ");
-        reason.push_str(&format!(
-            "; --ort-option (`ort_options` of a service) sets {set}: try without"
-        ));
+        *reason += "; --ort-option (`ort_options` of a service) sets ";
+        *reason += &set;
+        *reason += ": try without";
     }
     error
 }

@@ -243,7 +243,7 @@ fn byte_sums(info: &ModelInfo) -> Option<ByteSums> {
         .methods
         .iter()
         .flat_map(|method| method.operators.keys());
-    ByteSums::are_in(operators.map(String::as_str)).then_some(ByteSums::Exact)
+    ByteSums::are_in(&operators.map(String::as_str)).then_some(ByteSums::Exact)
 }
 
 fn header(path: &Path) -> Result<ModelInfo, EngineError> {

@@ -35,11 +35,11 @@ impl ContentId {
             digest.update(part);
         }
         let digest: [u8; 32] = digest.finalize().into();
-        let number = |at: usize| {
-            let bytes = digest[at..at + 8].try_into();
-            u64::from_le_bytes(bytes.expect("eight bytes were cut out"))
-        };
-        Self([number(0), number(8)])
+        let (numbers, _) = digest.as_chunks();
+        Self([
+            u64::from_le_bytes(numbers[0]),
+            u64::from_le_bytes(numbers[1]),
+        ])
     }
 }
 

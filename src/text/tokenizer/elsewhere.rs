@@ -32,7 +32,7 @@ const LOADED: (u64, u64) = (24, 64 << 20);
 const MOST_LOADED: u64 = 2 << 30;
 
 /// Longest time to load a tokenizer.
-const LOADING: Duration = Duration::from_secs(60);
+const LOADING: Duration = Duration::from_mins(1);
 
 /// Most tokenizers that a process keeps.
 const KEPT: usize = 4;

@@ -50,7 +50,7 @@ fn visit(node: &Node, trail: Trail<'_>, context: &Context<'_>, findings: &mut Ve
                     let message = format!("the key `{}` is already in this object", member.key);
                     let finding = RULE.meta.finding(anchor, message);
                     if values.is_empty() {
-                        for member in members.iter() {
+                        for member in members {
                             values.entry(member.key.as_str()).or_default().push(&member.value);
                         }
                     }

@@ -80,7 +80,9 @@ fn of_edges(open: &[OpenDim]) -> Vec<Vec<u64>> {
     for group in &groups {
         for size in edges(&open[group[0]]) {
             let mut sizes = least.clone();
-            group.iter().for_each(|at| sizes[*at] = size);
+            for at in group {
+                sizes[*at] = size;
+            }
             combinations.push(sizes);
         }
     }
@@ -152,16 +154,16 @@ mod tests {
     use super::*;
     use crate::model::Allowed;
 
-    fn dim(label: &str, bound: Option<u64>, allowed: Option<Allowed>) -> OpenDim {
+    fn dim(label: &str, bound: Option<u64>, allowed: impl Into<Option<Allowed>>) -> OpenDim {
         OpenDim {
             label: label.to_owned(),
             bound,
-            allowed: allowed.into_iter().collect(),
+            allowed: allowed.into().into_iter().collect(),
         }
     }
 
-    fn range(least: u64, most: u64, step: u64) -> Option<Allowed> {
-        Some(Allowed::Range { least, most, step })
+    fn range(least: u64, most: u64, step: u64) -> Allowed {
+        Allowed::Range { least, most, step }
     }
 
     #[test]

@@ -148,7 +148,7 @@ pub(super) fn outputs(node: &Node, schema: &Schema, inputs: &[Types]) -> Vec<Typ
             let parameter = formal.parameter.and_then(|index| bound.get(index));
             let of_inputs = parameter.copied().unwrap_or(0);
             match of_inputs {
-                0 if formal.types.count_ones() == 1 => formal.types,
+                0 if formal.types.is_power_of_two() => formal.types,
                 types => types,
             }
         })

@@ -120,7 +120,7 @@ impl Attribute {
     /// Returns the type of its value, by its number, if it has exactly one value.
     pub(super) fn value(&self) -> Option<u8> {
         let kind = u8::try_from(self.values.trailing_zeros()).ok()?;
-        (self.values.count_ones() == 1).then_some(kind)
+        (self.values.is_power_of_two()).then_some(kind)
     }
 
     /// Returns whether it has no value at all.

@@ -104,10 +104,9 @@ impl Activation {
     fn apply(self, x: f32) -> f32 {
         match self {
             Self::HardSigmoid => (0.2 * x + 0.5).clamp(0.0, 1.0),
-            Self::Linear => x,
-            // NaN stays.
             Self::Relu if x < 0.0 => 0.0,
-            Self::Relu => x,
+            // NaN stays.
+            Self::Linear | Self::Relu => x,
             Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
             Self::Tanh => x.tanh(),
         }
