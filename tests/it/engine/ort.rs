@@ -240,13 +240,12 @@ fn a_failed_run_names_the_operator_and_the_session_lives_on() {
 fn operators_without_code_are_unsupported() {
     let Some(_) = engines::ort() else { return };
     let directory = TempDir::new().expect("a directory");
-    for (operator, dtype) in [("NoSuchThing", "float32"), ("Min", "int16")] {
-        let path = directory.path().join("unknown.onnx");
-        fs::write(&path, onnx::binary(operator, dtype)).expect("a file");
-        match OnnxRuntime.load(&request(&path)).err() {
-            Some(EngineError::Unsupported { operators, .. }) => assert_eq!(operators, [operator]),
-            other => panic!("{other:?}"),
-        }
+    // The standard has it, the library has no code for this type.
+    let path = directory.path().join("unknown.onnx");
+    fs::write(&path, onnx::binary("Min", "int16")).expect("a file");
+    match OnnxRuntime.load(&request(&path)).err() {
+        Some(EngineError::Unsupported { operators, .. }) => assert_eq!(operators, ["Min"]),
+        other => panic!("{other:?}"),
     }
 }
 
