@@ -169,7 +169,7 @@ fn nothing_blocks() {
         }
     }
     assert!(
-        start.elapsed() < Duration::from_secs(60),
+        start.elapsed() < Duration::from_mins(1),
         "{:?}",
         start.elapsed()
     );

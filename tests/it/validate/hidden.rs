@@ -65,10 +65,9 @@ fn rendered(report: &Report) -> Vec<(&'static str, String)> {
 /// Where a format has the message, so that what is parsed is the same.
 fn parsed(name: &str, text: &str) -> Option<String> {
     let pointer = match name {
-        "json" => "/diagnostics/0/message",
+        "json" | "rdjson" => "/diagnostics/0/message",
         "sarif" => "/runs/0/results/0/message/text",
         "gitlab" => "/0/description",
-        "rdjson" => "/diagnostics/0/message",
         _ => return None,
     };
     let value: Value = serde_json::from_str(text).expect("JSON");

@@ -149,7 +149,7 @@ fn an_identifier_follows_siblings_then_the_setting() {
                 .as_object_mut()
                 .expect("an object")
                 .shift_remove("$schema"),
-        )
+        );
     };
     let mut sibling = config();
     sibling["$schema"] = json!(OWN);
