@@ -23,12 +23,12 @@ const INT8: i64 = 3;
 const MAX_STEPS: usize = 16;
 
 /// An operator's name, the place of its unsigned side, and of its signed sides with their zero points.
-type Product = (&'static str, Option<usize>, &'static [(usize, usize)]);
+type ProductSides = (&'static str, Option<usize>, &'static [(usize, usize)]);
 
 /// Operators on bytes: the place of the side that saturates when it is unsigned, and the places of the
 /// sides that do when they are signed, each with that of its zero point. A side without a place is
 /// quantised by the operator, as unsigned.
-const PRODUCTS: &[Product] = &[
+const PRODUCTS: &[ProductSides] = &[
     ("MatMulInteger", Some(0), &[(1, 3)]),
     // The weights are the left side of its product.
     ("ConvInteger", Some(1), &[(0, 2)]),
