@@ -68,7 +68,8 @@ fn eight(gateway: &Gateway, path: &str, body: &str, what: &str) -> Vec<Reply> {
     replies
 }
 
-fn start(packages: &[&Path]) -> Gateway {
+/// The gateway, with the package that the other account asks.
+fn start(packages: &[&Path]) -> (Gateway, Tree) {
     let tree = package(Tree::new(), "negate", "Neg");
     let mut setup = Setup::new()
         .settings("[services.negate]\npublic = true")
@@ -78,7 +79,7 @@ fn start(packages: &[&Path]) -> Gateway {
     }
     let gateway = setup.start();
     gateway.account("other", 10_000);
-    gateway
+    (gateway, tree)
 }
 
 fn picture(bytes: &[u8]) -> String {
@@ -127,7 +128,7 @@ fn jpeg_of(width: u16, height: u16) -> Vec<u8> {
 
 #[test]
 fn pictures_of_many_pixels() {
-    let gateway = start(&[&examples().join("glimpse")]);
+    let (gateway, _tree) = start(&[&examples().join("glimpse")]);
     let path = format!("{PREDICT}/glimpse/predict");
     let small = picture(&written(40, 30, image::ImageFormat::Png));
     let first = gateway.post(&path, &small).expect(200).text();
@@ -151,7 +152,7 @@ fn pictures_of_many_pixels() {
 
 #[test]
 fn tensors_of_many_numbers() {
-    let gateway = start(&[]);
+    let (gateway, _tree) = start(&[]);
     let path = format!("{PREDICT}/negate/predict");
     let numbers = "0,".repeat(2_000_000);
     let body = format!("{{\"inputs\":[{{\"data\":[{numbers}0]}}]}}");
@@ -172,7 +173,7 @@ fn a_tokenizer_whose_replacements_multiply() {
             "type": "Sequence", "normalizers": [replace, replace, replace, replace]
         });
     });
-    let gateway = start(&[directory.path()]);
+    let (gateway, _tree) = start(&[directory.path()]);
     let path = format!("{PREDICT}/hush_sentence/predict");
     for reply in eight(&gateway, &path, r#"{"texts":["a"]}"#, "replacements") {
         let text = reply.expect(500).text();
@@ -191,7 +192,7 @@ fn a_tokenizer_with_a_pattern_that_takes_for_ever() {
             "pattern": {"Regex": r"(?:(?=a)(?:a|aa)+)+(?<=b)c"},
         });
     });
-    let gateway = start(&[directory.path()]);
+    let (gateway, _tree) = start(&[directory.path()]);
     let path = format!("{PREDICT}/hush_sentence/predict");
     let body = json!({"texts": ["a".repeat(2000)]}).to_string();
     for reply in eight(&gateway, &path, &body, "pattern") {
@@ -202,19 +203,22 @@ fn a_tokenizer_with_a_pattern_that_takes_for_ever() {
 
 #[test]
 fn schemas_of_many_properties_and_levels() {
-    let gateway = start(&[&examples().join("jackdaw")]);
+    let (gateway, _tree) = start(&[&examples().join("jackdaw")]);
     let path = "/api/adapters/compat/chat/completions";
-    let names = (0..9000).map(|n| (format!("property{n}"), json!({"type": "string"})));
-    let properties: serde_json::Map<String, Value> = names.collect();
-    let required: Vec<&String> = properties.keys().collect();
-    let many = json!({"type": "object", "properties": properties, "required": required});
+    let of_properties = |count: usize| {
+        let names = (0..count).map(|n| (format!("property{n}"), json!({"type": "string"})));
+        let properties: serde_json::Map<String, Value> = names.collect();
+        let required: Vec<&String> = properties.keys().collect();
+        json!({"type": "object", "properties": properties, "required": required})
+    };
     let deep = (0..100).fold(
         json!({"type": "null"}),
         |inner, _| json!({"type": "array", "items": inner}),
     );
     let repeats = json!({"type": "string", "pattern": "^((a{0,200}){0,200}){0,200}$"});
     for (what, schema, words) in [
-        ("properties", many, "at most 1024"),
+        ("values", of_properties(9000), "at most 20000"),
+        ("properties", of_properties(3000), "at most 1024"),
         ("levels", deep, "at most 64"),
         ("repeats", repeats, ""),
     ] {
@@ -240,7 +244,7 @@ fn schemas_of_many_properties_and_levels() {
 
 #[test]
 fn who_leaves_ends_what_is_done_for_them() {
-    let gateway = start(&[&examples().join("glimpse")]);
+    let (gateway, _tree) = start(&[&examples().join("glimpse")]);
     let path = format!("{PREDICT}/glimpse/predict");
     let large = picture(&written(3000, 3000, image::ImageFormat::Png));
     let mut stream = crate::support::http::connect(gateway.address);
