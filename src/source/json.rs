@@ -63,7 +63,11 @@ impl Document {
                     span: Span::new(0, text.len()),
                     help: TOO_MANY.into(),
                 },
-                Err(error) => serde_error(text, &error),
+                Err(error) => {
+                    // To `jsonc-parser` such characters are white space.
+                    let error = serde_error(text, &error);
+                    slips::foreign_character(text, &error).unwrap_or(error)
+                }
             }),
         )
     }

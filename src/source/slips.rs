@@ -62,7 +62,7 @@ fn foreign_name(c: char) -> Option<(&'static str, &'static str)> {
 }
 
 /// The first such character outside of strings, if the parser stopped there.
-fn foreign_character(text: &str, error: &SyntaxError) -> Option<SyntaxError> {
+pub(super) fn foreign_character(text: &str, error: &SyntaxError) -> Option<SyntaxError> {
     let (mut in_string, mut escaped) = (false, false);
     for (at, c) in text.char_indices() {
         if in_string {
