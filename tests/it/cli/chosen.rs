@@ -276,6 +276,9 @@ fn changed_settings_and_lists_choose_what_they_rule() {
     // A list that only the command line names.
     let list = "{\"quantized\": [\"int8\"], \"non_quantized\": [\"fp32\"]}";
     let tree = tree.file("lists/own.json", list);
-    let told = run(tree.root(), &["--changed", "--precisions", "lists/own.json"]);
+    let told = run(
+        tree.root(),
+        &["--changed", "--precisions", "lists/own.json"],
+    );
     assert_eq!(paths(&told), all);
 }
