@@ -422,7 +422,7 @@ fn a_key_sees_its_own_account_and_the_services_that_it_may_use() {
     };
     let strangers = gateway.bare("GET", "/metrics", &[]).expect(200).text();
     assert!(!strangers.contains("service=") && !strangers.contains("account="));
-    assert_eq!(page("pk_wrong"), [String::new(); 0]);
+    assert_eq!(page("pk_wrong"), Vec::<String>::new());
     let theirs = page(&other);
     assert_eq!(theirs.len(), 1, "{theirs:?}");
     assert!(theirs[0].contains("service=\"local/open\",account=\"other\""));

@@ -222,7 +222,6 @@ fn examples((vectors, labels): &(Vec<f32>, Vec<u32>)) -> Examples<'_> {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one comparison")]
 fn a_chosen_penalty_does_not_starve_labels_with_few_rows() {
     let test = "a_chosen_penalty_does_not_starve_labels_with_few_rows";
     let Some(sklearn) = Piece::Sklearn.or_skip(test) else {
