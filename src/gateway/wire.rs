@@ -130,7 +130,12 @@ impl<S> Wire<S> {
         } else {
             Refused::ByLibrary(status)
         };
-        (is_error && self.exchange.is_quiet()).then(|| (self.instead)(refused))
+        let is_the_librarys = is_error && self.exchange.is_quiet();
+        if is_the_librarys {
+            // It closes the connection: what arrives after it gets no further answer.
+            self.exchange.stays_open(false);
+        }
+        is_the_librarys.then(|| (self.instead)(refused))
     }
 }
 
