@@ -1,7 +1,7 @@
 //! The format's identifier for a config that has none: `$schema` as the configs around it write it.
 //!
 //! Invariant: no package gets another identifier than its own. Bounded: other backends' configs, then those of other
-//! sizes, of which at most [`MAX_SIZES`] directories are looked at.
+//! sizes, of which at most `MAX_SIZES` directories are looked at.
 
 use std::collections::BTreeMap;
 use std::fs;
