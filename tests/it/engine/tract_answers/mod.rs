@@ -182,7 +182,7 @@ fn load_on(
     let folder = TempDir::new().expect("a directory");
     let path = folder.path().join("model.onnx");
     let parts: Vec<&[u8]> = graph.iter().map(Vec::as_slice).collect();
-    // `Gelu` is of opset 20, dilations of average pools are of 19.
+    // `Gelu` is of opset 20, dilations of average pools are of 19; bounds of slices were attributes until 9.
     let names = |name: &[u8]| {
         parts
             .iter()
@@ -190,6 +190,8 @@ fn load_on(
     };
     let opset = if names(b"Gelu") || names(b"dilations") {
         20
+    } else if names(b"starts") {
+        9
     } else {
         18
     };
