@@ -17,9 +17,13 @@ const ONNX: &str = "tiny_onnx_fp32.onnx";
 
 /// A model with the values of `v` in a file beside it, and megabytes of others before its inputs.
 fn model() -> Vec<u8> {
-    let tensor = |name: &[u8], rest: &[u8]| {
-        let tensor = [build::int(1, 4), build::int(2, 3), build::part(8, &[name])].concat();
-        build::part(5, &[&[&tensor, rest].concat()])
+    let tensor = |name: &[u8], size: usize, rest: &[u8]| {
+        let head = [
+            build::int(1, size as u64),
+            build::int(2, 3),
+            build::part(8, &[name]),
+        ];
+        build::part(5, &[&[&head.concat(), rest].concat()])
     };
     let raw = build::part(9, &[&vec![0; GAP]]);
     let location = [
@@ -28,7 +32,12 @@ fn model() -> Vec<u8> {
     ]
     .concat();
     let outside = [build::part(13, &[&location]), build::int(14, 1)].concat();
-    let graph = [tensor(b"w", &raw), tensor(b"v", &outside), super::ends()].concat();
+    let graph = [
+        tensor(b"w", GAP, &raw),
+        tensor(b"v", 4, &outside),
+        super::ends(),
+    ]
+    .concat();
     let versions = [build::int(1, 10), build::part(8, &[&build::int(2, 18)])].concat();
     [versions, build::part(7, &[&graph])].concat()
 }
