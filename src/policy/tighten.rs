@@ -14,7 +14,7 @@ use crate::validate::{rule_metas, settings_invalid};
 type Take = fn(&Settings, &Settings, &mut Settings) -> bool;
 
 /// Every key that rules something. Those that only hide findings or files have nothing to take.
-const KEYS: [(&str, Take); 14] = [
+const KEYS: [(&str, Take); 15] = [
     ("root", |_, nested, _| nested.says_root),
     ("select", take_select),
     ("ignore", |above, nested, _| {
@@ -42,6 +42,7 @@ const KEYS: [(&str, Take); 14] = [
         add(&mut merged.capabilities, &nested.capabilities);
         false
     }),
+    ("schema-id", take_schema_id),
     ("baseline", |_, nested, _| nested.baseline.is_some()),
     ("exception", |_, nested, _| !nested.exceptions.is_empty()),
 ];
@@ -124,6 +125,15 @@ fn take_gitignore(above: &Settings, nested: &Settings, merged: &mut Settings) ->
 fn take_deny_warnings(above: &Settings, nested: &Settings, merged: &mut Settings) -> bool {
     merged.deny_warnings |= nested.deny_warnings;
     above.deny_warnings && !nested.deny_warnings
+}
+
+/// Takes the identifier of configs where the settings above name none.
+fn take_schema_id(above: &Settings, nested: &Settings, merged: &mut Settings) -> bool {
+    if above.schema_id.is_none() {
+        merged.schema_id.clone_from(&nested.schema_id);
+        return false;
+    }
+    nested.schema_id.is_some() && nested.schema_id != above.schema_id
 }
 
 /// Leaves the licences that both allow.
