@@ -33,6 +33,7 @@ const KEYS: [(&str, Take); 15] = [
             .tokens()
             .any(|token| !above.extra.contains(token))
     }),
+    ("schema-id", take_schema_id),
     ("allow-licenses", take_licenses),
     ("require-backends", |_, nested, merged| {
         add(&mut merged.backends, &nested.backends);
@@ -42,7 +43,6 @@ const KEYS: [(&str, Take); 15] = [
         add(&mut merged.capabilities, &nested.capabilities);
         false
     }),
-    ("schema-id", take_schema_id),
     ("baseline", |_, nested, _| nested.baseline.is_some()),
     ("exception", |_, nested, _| !nested.exceptions.is_empty()),
 ];
