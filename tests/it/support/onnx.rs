@@ -195,6 +195,7 @@ pub(crate) fn half_inside() -> Vec<u8> {
 }
 
 /// A model that loads and fails whatever it is given: `[n, 2]` is made a vector of seven.
+#[cfg(feature = "serve")]
 pub(crate) fn failing() -> Vec<u8> {
     model(&[
         &graph_node("Reshape", &["x", "seven"], "y", &[]),
@@ -206,6 +207,7 @@ pub(crate) fn failing() -> Vec<u8> {
 
 /// A decoder of 384 tokens that says `token` again and again, and holds no more than `positions` tokens though nothing
 /// says so.
+#[cfg(feature = "serve")]
 pub(crate) fn forgetful(token: usize, positions: usize) -> Vec<u8> {
     let row = (0..384).map(|it| if it == token { 9.0_f32 } else { 0.0 });
     let row: Vec<u8> = row.flat_map(f32::to_le_bytes).collect();
@@ -229,6 +231,7 @@ pub(crate) fn forgetful(token: usize, positions: usize) -> Vec<u8> {
 }
 
 /// A model of pictures whose sides must be multiples of 32.
+#[cfg(feature = "serve")]
 pub(crate) fn of_blocks() -> Vec<u8> {
     model(&[
         &graph_node("SpaceToDepth", &["x"], "b", &[("blocksize", 32)]),
