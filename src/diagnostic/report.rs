@@ -30,6 +30,16 @@ pub enum Anchor {
     At(JsonPath, Span),
 }
 
+impl Anchor {
+    /// The path of a value or key.
+    pub fn path(&self) -> Option<&JsonPath> {
+        match self {
+            Self::Value(path) | Self::Key(path) | Self::At(path, _) => Some(path),
+            Self::File | Self::Text(_) => None,
+        }
+    }
+}
+
 /// Something a rule found.
 #[derive(Debug, Clone)]
 pub struct Finding {

@@ -81,6 +81,12 @@ pub trait Engine: Sync {
         provider == Provider::Cpu || placement.shares.is_empty() || placement.has(provider)
     }
 
+    /// Looks for its libraries while every folder can still be read, and tells what loading them will read.
+    /// `library` is the one that the user named.
+    fn prepare(&self, _library: Option<&Path>) -> Needs {
+        Needs::default()
+    }
+
     /// Loads a model for one method, with what its session is to carry from run to run. Nothing of the
     /// model runs yet.
     fn load(&self, request: &LoadRequest) -> Result<Box<dyn Session>, EngineError>;
@@ -90,6 +96,15 @@ pub trait Engine: Sync {
     fn backends(&self) -> Result<Vec<NativeBackend>, EngineError> {
         Ok(Vec::new())
     }
+}
+
+/// What an engine reads of a machine, beside models and what every process reads.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Files, and folders that are read from.
+    pub read: Vec<PathBuf>,
+    /// Folders of which only the names are read.
+    pub list: Vec<PathBuf>,
 }
 
 /// What an engine lacks for a method.

@@ -16,7 +16,10 @@ mod processor;
 mod provider;
 mod reading;
 mod refusal;
-#[cfg(any(feature = "executorch", feature = "ort"))]
+#[cfg_attr(
+    not(any(feature = "executorch", feature = "ort")),
+    expect(dead_code, reason = "no engine of this build looks for libraries")
+)]
 pub mod surroundings;
 
 #[cfg(feature = "executorch")]
@@ -33,7 +36,7 @@ pub mod tract;
 
 pub use byte_sums::ByteSums;
 pub use carrying::{Along, Begins, Carried, Carrying, Lanes, Row};
-pub use contract::{Answer, Engine, Gaps, LoadOptions, LoadRequest, Session};
+pub use contract::{Answer, Engine, Gaps, LoadOptions, LoadRequest, Needs, Session};
 pub use error::EngineError;
 pub use offer::Offer;
 pub use ort_option::OrtOption;

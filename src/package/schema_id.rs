@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::config::{FILE_NAME, SCHEMA_ID};
 use super::leftover::is_placeholder;
+use super::size::is_size_token;
 use super::{Backend, Loaded};
 use crate::source::json::Node;
 
@@ -61,7 +62,10 @@ fn around(directory: &Path, depth: usize) -> BTreeMap<String, usize> {
     };
     let own = directory.join(FILE_NAME);
     let near = identifiers(of_backends(parent).filter(|path| *path != own));
-    let Some(higher) = above.next().filter(|_| near.is_empty()) else {
+    // What stands beside a folder that is named after no size belongs to other packages.
+    let name = parent.file_name().map(|name| name.to_string_lossy());
+    let is_size = near.is_empty() && name.is_some_and(|name| is_size_token(&name));
+    let Some(higher) = above.next().filter(|_| is_size) else {
         return near;
     };
     let sizes = fs::read_dir(higher)

@@ -8,6 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::process::sandbox::Sandbox;
 use super::worker::{Launcher, Worker};
 use crate::engine::{
     self, Answer, Carrying, ENGINES, Engine, EngineError, LoadOptions, LoadRequest, OrtOption,
@@ -76,6 +77,8 @@ pub struct Started {
     pub load_time: Duration,
     /// Where nodes ran, as far as the engine tells.
     pub placement: Placement,
+    /// What confines its process, if it could be asked.
+    pub sandbox: Option<Sandbox>,
     /// Whether it was to run on the backend, and took nothing of the model there.
     idle: bool,
 }
@@ -238,6 +241,7 @@ fn attempt(
     let mut worker = launcher.load(candidate.engine, &request)?;
     let first = worker.run(inputs)?;
     let placement = worker.placement();
+    let sandbox = worker.sandbox();
     let load_time = worker.load_time();
     Ok(Started {
         worker,
@@ -247,6 +251,7 @@ fn attempt(
         first,
         load_time,
         placement,
+        sandbox,
         idle: false,
     })
 }

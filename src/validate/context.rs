@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::demands::Demands;
+use super::doubtful;
 use super::files::FileCache;
 use super::mend::{self, Mend};
 use super::references::{self, Referenced};
@@ -83,6 +84,8 @@ pub(crate) struct Context<'a> {
     /// What the project asks beyond the format.
     pub(super) demands: Option<&'a Demands>,
     fixes_made: Cell<usize>,
+    /// What [`Self::is_doubtful`] looks into.
+    doubtful: OnceCell<PathSet>,
     /// The model card of the package.
     pub(super) card: Option<&'a Card>,
 }
@@ -145,6 +148,7 @@ impl<'a> Context<'a> {
             demands: inputs.demands,
             fixes_made: Cell::new(0),
             card: inputs.card,
+            doubtful: OnceCell::new(),
         };
         let Ok(document) = &loaded.document else {
             return context;
@@ -163,6 +167,13 @@ impl<'a> Context<'a> {
             context.config = Some(config);
         }
         context
+    }
+
+    /// Whether nobody knows which value is meant at a path: the key of it, or of something around it, is repeated with
+    /// another value.
+    pub(super) fn is_doubtful(&self, path: &JsonPath) -> bool {
+        let find = || self.document().map(doubtful::paths).unwrap_or_default();
+        self.doubtful.get_or_init(find).covers(path)
     }
 
     /// The parsed document.

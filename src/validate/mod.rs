@@ -6,6 +6,7 @@
 
 mod context;
 mod demands;
+mod doubtful;
 mod files;
 mod interfaces;
 mod kept;
@@ -326,6 +327,12 @@ impl<'a> Run<'a> {
             }
             let mut findings = Vec::new();
             (rule.check)(&context, &mut findings);
+            if !rules::tells_repetition(rule) {
+                findings.retain(|finding| {
+                    let path = finding.anchor.path();
+                    path.is_none_or(|path| !context.is_doubtful(path))
+                });
+            }
             if !findings.is_empty() {
                 worst.add(findings);
             }

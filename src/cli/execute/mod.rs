@@ -17,6 +17,7 @@ use super::exit::{Exit, Failure};
 use super::output;
 use crate::engine::EngineError;
 use crate::model::executorch::body::{ProgramBody, known_wrong};
+use crate::runtime::process::sandbox::Mode;
 use crate::runtime::selection::{Selection, SelectionError};
 use crate::runtime::target::{self, Candidate, StartError, Started, Wish};
 use crate::runtime::worker::{self, Launcher};
@@ -60,6 +61,7 @@ pub(super) enum Work {
 
 /// Runs the command.
 pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
+    sandbox(command).choose();
     match command {
         Command::Run(args) => run::run(args),
         Command::Chat(args) => chat::run(args),
@@ -73,6 +75,18 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
             }
             Ok(Exit::Clean)
         }
+    }
+}
+
+/// How the processes that a command starts are confined.
+fn sandbox(command: &Command) -> Mode {
+    match command {
+        Command::Run(args) => args.target.sandbox,
+        Command::Chat(args) => args.target.sandbox,
+        Command::Bench(args) => args.target.sandbox,
+        Command::Compare(args) => args.target.sandbox,
+        Command::Backends(args) => args.sandbox,
+        Command::Worker { .. } => Mode::default(),
     }
 }
 

@@ -9,6 +9,7 @@ use super::super::exit::Failure;
 use super::deadline;
 use crate::engine::{Carrying, ENGINES, OrtOption, Rounding, cpu_features};
 use crate::package::Backend;
+use crate::runtime::process::sandbox::Mode;
 use crate::runtime::selection::{self, Choice, Selection, SelectionError};
 use crate::runtime::target::Wish;
 use crate::runtime::worker::Launcher;
@@ -93,6 +94,11 @@ pub(super) struct TargetArgs {
     /// takes from it only whether there is VNNI
     #[arg(long, value_name = "SET", env = "PKGTOOL_CPU_FEATURES", value_parser = PossibleValuesParser::new(cpu_features()))]
     pub(super) cpu_features: Option<String>,
+
+    /// Whether the processes that run models are confined: `auto` as far as the system can, `require` fully or not at
+    /// all, `off` never
+    #[arg(long, value_name = "MODE", value_parser = sandbox_parser(), default_value = "auto", env = "PKGTOOL_SANDBOX")]
+    pub(super) sandbox: Mode,
 
     /// Longest time that each step may take, in seconds: making the inputs, loading, one run, comparing
     /// the outputs of a set
@@ -184,6 +190,12 @@ impl TargetArgs {
         self.max_memory
             .map_or(MemoryLimit::OfFree, MemoryLimit::Option)
     }
+}
+
+/// Modes of the sandbox by their names.
+pub(super) fn sandbox_parser() -> impl TypedValueParser<Value = Mode> {
+    PossibleValuesParser::new(Mode::ALL.map(Mode::name))
+        .map(|name| name.parse().expect("only their names pass"))
 }
 
 /// The engine that `--engine` names; `auto` is none.

@@ -102,6 +102,7 @@ impl Running {
                 tracing::error!(%error, "the database was looked through");
             }
         });
+        settings.sandbox.choose();
         let engines = engines(&settings)?;
         let all = accounts.list().await.map_err(|error| other(&error))?;
         let current = Arc::new(ArcSwap::from_pointee(settings.clone()));

@@ -19,7 +19,7 @@ use std::path::Path;
 
 use super::feedback;
 use super::library::{Installations, NativeBackend};
-use super::{Engine, EngineError, LoadRequest, Offer, Placement, Provider, Session, offer};
+use super::{Engine, EngineError, LoadRequest, Needs, Offer, Placement, Provider, Session, offer};
 use crate::package::Backend;
 
 pub use search::{VERSION, installations, installations_in};
@@ -61,6 +61,10 @@ impl Engine for ExecuTorch {
             provider => placement.has(provider),
         };
         ran || placement.shares.is_empty()
+    }
+
+    fn prepare(&self, _: Option<&Path>) -> Needs {
+        opened::prepare()
     }
 
     fn load(&self, request: &LoadRequest) -> Result<Box<dyn Session>, EngineError> {

@@ -4,18 +4,28 @@
 //! named is used or is an error, never passed over. Knows nothing of programs.
 
 use std::io::Write as _;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::ffi::{self, Library};
 use super::search::{self, VARIABLE, VERSION};
-use crate::engine::EngineError;
 use crate::engine::library::Installation;
 use crate::engine::surroundings::Surroundings;
+use crate::engine::{EngineError, Needs};
 
 /// What `build_shim.rs` made of `shim.cpp`.
 const SHIM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/executorch-shim"));
 
 static OPENED: Mutex<Option<&'static Library>> = Mutex::new(None);
+
+/// What was found before this process was confined: now it cannot look any more.
+static PREPARED: OnceLock<Vec<Installation>> = OnceLock::new();
+
+/// Looks for the libraries, and tells what opening them reads.
+pub(super) fn prepare() -> Needs {
+    let surroundings = Surroundings::of_this_process();
+    let found = PREPARED.get_or_init(|| search::installations_in(&surroundings));
+    surroundings.needs(found.iter().map(|installation| &*installation.path))
+}
 
 /// ExecuTorch, opened now if it was not before.
 pub(super) fn library() -> Result<&'static Library, EngineError> {
@@ -24,7 +34,9 @@ pub(super) fn library() -> Result<&'static Library, EngineError> {
         return Ok(library);
     }
     let surroundings = Surroundings::of_this_process();
-    let chosen = choose(search::installations_in(&surroundings))?;
+    let prepared = PREPARED.get().cloned();
+    let found = prepared.unwrap_or_else(|| search::installations_in(&surroundings));
+    let chosen = choose(found)?;
     let library = open(&surroundings, &chosen)
         .map_err(|problem| unavailable(&format!("{}: {problem}", chosen.path.display())))?;
     Ok(*opened.insert(Box::leak(Box::new(library))))

@@ -6,7 +6,7 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use ort::environment::Environment;
 use ort::logging::LogLevel;
@@ -16,7 +16,7 @@ use super::search::{self, Found};
 use super::{NAME, provider};
 use crate::engine::library::{Origin, Plugin};
 use crate::engine::surroundings::Surroundings;
-use crate::engine::{EngineError, LoadOptions, Provider};
+use crate::engine::{EngineError, LoadOptions, Needs, Provider};
 
 /// What a session is made in.
 #[derive(Debug)]
@@ -35,21 +35,55 @@ struct Loaded {
 
 static LOADED: Mutex<Option<Loaded>> = Mutex::new(None);
 
+/// What there is on this machine.
+#[derive(Debug, Clone)]
+struct Search {
+    libraries: Vec<Found>,
+    plugins: Vec<Plugin>,
+}
+
+/// What was found before this process was confined: now it cannot look any more.
+static PREPARED: OnceLock<Search> = OnceLock::new();
+
+impl Search {
+    fn look(library: Option<&Path>) -> Self {
+        let surroundings = Surroundings::of_this_process();
+        Self {
+            libraries: search::libraries(&surroundings, library),
+            plugins: search::plugins(&surroundings),
+        }
+    }
+
+    fn prepared(library: Option<&Path>) -> Self {
+        let prepared = PREPARED.get().cloned();
+        prepared.unwrap_or_else(|| Self::look(library))
+    }
+}
+
+/// Looks for libraries and plug-ins, and tells what loading them reads.
+pub(super) fn prepare(library: Option<&Path>) -> Needs {
+    let search = PREPARED.get_or_init(|| Search::look(library));
+    let libraries = search.libraries.iter().map(|found| &found.path);
+    let plugins = search.plugins.iter().map(|plugin| &plugin.path);
+    let folders = libraries.chain(plugins).filter_map(|path| path.parent());
+    Surroundings::of_this_process().needs(folders)
+}
+
 /// Loads a library that has the provider, if none is loaded yet, and the provider's plug-in.
 pub(super) fn ready(options: &LoadOptions) -> Result<Ready, EngineError> {
-    let surroundings = Surroundings::of_this_process();
+    let search = Search::prepared(options.library.as_deref());
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     let loaded = match &mut *loaded {
         Some(loaded) => {
             check_same(loaded, options.library.as_deref())?;
             loaded
         }
-        none => none.insert(load(&surroundings, options)?),
+        none => none.insert(load(search.libraries, options)?),
     };
     let plugin = if provider::is_built_in(options.provider) {
         None
     } else {
-        Some(plug_in(&surroundings, loaded, options.provider)?)
+        Some(plug_in(search.plugins, loaded, options.provider)?)
     };
     Ok(Ready {
         environment: loaded.environment.clone(),
@@ -73,8 +107,7 @@ fn check_same(loaded: &Loaded, named: Option<&Path>) -> Result<(), EngineError> 
     })
 }
 
-fn load(surroundings: &Surroundings, options: &LoadOptions) -> Result<Loaded, EngineError> {
-    let mut found = search::libraries(surroundings, options.library.as_deref());
+fn load(mut found: Vec<Found>, options: &LoadOptions) -> Result<Loaded, EngineError> {
     if found.iter().any(|it| it.origin == Origin::Named) {
         found.retain(|it| it.origin == Origin::Named);
     }
@@ -169,11 +202,10 @@ fn open(path: &Path) -> Result<Environment, String> {
 }
 
 fn plug_in(
-    surroundings: &Surroundings,
+    plugins: Vec<Plugin>,
     loaded: &mut Loaded,
     provider: Provider,
 ) -> Result<Plugin, EngineError> {
-    let plugins = search::plugins(surroundings);
     let plugin = plugins.into_iter().find(|it| it.provider == provider);
     let Some(plugin) = plugin else {
         return Err(provider::absent(

@@ -20,7 +20,7 @@ mod value;
 use std::path::Path;
 
 use super::library::Installations;
-use super::{Engine, EngineError, LoadRequest, Offer, Session, offer, processor};
+use super::{Engine, EngineError, LoadRequest, Needs, Offer, Session, offer, processor};
 use crate::package::Backend;
 
 pub use installation::{installations, installations_in};
@@ -47,6 +47,10 @@ impl Engine for OnnxRuntime {
 
     fn installed(&self, library: Option<&Path>) -> Installations {
         installations(library)
+    }
+
+    fn prepare(&self, library: Option<&Path>) -> Needs {
+        environment::prepare(library)
     }
 
     fn load(&self, request: &LoadRequest) -> Result<Box<dyn Session>, EngineError> {

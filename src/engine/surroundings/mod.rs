@@ -11,6 +11,11 @@ use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use serde::{Deserialize, Serialize};
+
+use super::Needs;
 
 /// Variables that say where libraries may be.
 const VARIABLES: &[&str] = &[
@@ -33,7 +38,7 @@ const VARIABLES: &[&str] = &[
 ];
 
 /// The machine as a search sees it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Surroundings {
     /// `linux`, `macos`, `windows`, as in [`std::env::consts::OS`].
     pub os: String,
@@ -47,9 +52,22 @@ pub struct Surroundings {
     pub packages: Vec<PathBuf>,
 }
 
+/// What the parent of this process sees, if it has said so.
+static GIVEN: OnceLock<Surroundings> = OnceLock::new();
+
 impl Surroundings {
+    /// Makes these the surroundings of this process, whose own environment is empty. Only the first count.
+    pub fn give(self) {
+        // A process is told once, when it starts.
+        let _ = GIVEN.set(self);
+    }
+
     /// Those of this process.
     pub fn of_this_process() -> Self {
+        GIVEN.get().cloned().unwrap_or_else(Self::look)
+    }
+
+    fn look() -> Self {
         let set = |name: &&str| Some(((*name).to_owned(), env::var_os(name)?));
         let program = env::current_exe().ok();
         let architecture = env::consts::ARCH;
@@ -92,7 +110,7 @@ impl Surroundings {
     }
 
     /// The user's home directory.
-    pub(super) fn home(&self) -> Option<PathBuf> {
+    pub fn home(&self) -> Option<PathBuf> {
         self.directory("HOME")
             .or_else(|| self.directory("USERPROFILE"))
     }
@@ -136,6 +154,23 @@ impl Surroundings {
         all
     }
 
+    /// What loading libraries of these folders reads: the libraries there, and what the system finds by itself.
+    pub(super) fn needs<'p>(&self, folders: impl IntoIterator<Item = &'p Path>) -> Needs {
+        let mut needs = Needs {
+            read: self.library_path(),
+            list: Vec::new(),
+        };
+        for folder in folders.into_iter().flat_map(with_bundled) {
+            let is_known = needs.list.contains(&folder) || needs.read.contains(&folder);
+            if !is_known {
+                let found = entries(&folder).into_iter();
+                needs.read.extend(found.filter(|path| is_library(path)));
+                needs.list.push(folder);
+            }
+        }
+        needs
+    }
+
     /// The file name of a library: `lib<name>.so` and its likes.
     pub(super) fn library_name(&self, name: &str) -> String {
         match self.os.as_str() {
@@ -144,6 +179,26 @@ impl Surroundings {
             _ => format!("lib{name}.so"),
         }
     }
+}
+
+/// A folder of libraries, and those where Python packages keep what such libraries need: `NAME.libs` beside `NAME`.
+fn with_bundled(folder: &Path) -> Vec<PathBuf> {
+    let mut all = vec![folder.to_owned()];
+    for package in folder.ancestors().take(2) {
+        if let Some(name) = package.file_name() {
+            let mut name = name.to_owned();
+            name.push(".libs");
+            all.push(package.with_file_name(name));
+        }
+    }
+    all
+}
+
+/// Whether a file is named like a library of any system, with or without a version.
+fn is_library(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let mut parts = name.unwrap_or_default().split('.').skip(1);
+    parts.any(|part| ["dll", "dylib", "so"].contains(&part))
 }
 
 /// A directory and those in it: each may be the target of `pip install --target`.

@@ -290,6 +290,9 @@ fn parameters(device: &Device, backend: &str) -> Parameters {
     if let Some(sums) = device.byte_sums(backend) {
         constants.push(text("byte_sums", sums.name()));
     }
+    if let Some(sandbox) = device.sandbox(backend) {
+        constants.push(text("sandbox", &sandbox.to_string()));
+    }
     if !description.labels.is_empty() {
         constants.push(list("labels", texts(&description.labels)));
     }

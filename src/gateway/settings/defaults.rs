@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use super::operators::{Admin, MetricsBounds, TrainingLimits, TrustedProxies, UsageKept};
 use super::{Cors, Limits, Log, LogFormat, Settings, Sources, Tasks, Timeouts, Tls};
+use crate::runtime::process::sandbox::Mode;
 use crate::service::ServiceSettings;
 
 impl Default for Settings {
@@ -16,6 +17,7 @@ impl Default for Settings {
             packages: Vec::new(),
             memory_budget: 0,
             ort_library: PathBuf::new(),
+            sandbox: Mode::Auto,
             sources: Sources::default(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),

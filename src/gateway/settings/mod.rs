@@ -22,6 +22,7 @@ use tokio::sync::Semaphore;
 pub use listen::{Listen, NoPlace};
 
 use crate::engine::OrtOption;
+use crate::runtime::process::sandbox::Mode;
 use crate::service::ServiceSettings;
 use crate::task::{Caps, Quota};
 pub use live::Changes;
@@ -61,6 +62,8 @@ pub struct Settings {
     pub memory_budget: u64,
     /// ONNX Runtime's library; empty: looked for.
     pub ort_library: PathBuf,
+    /// Whether the processes that run models and read what clients send are confined.
+    pub sandbox: Mode,
     /// What is fetched of packages on servers.
     pub sources: Sources,
     /// Limits.

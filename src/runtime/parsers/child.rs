@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::job::ContentId;
 use super::protocol::{self, Answered, Asked};
+use crate::runtime::process::sandbox::Allowed;
 use crate::runtime::process::{self, frame, limit_further_memory, panic_text};
 
 /// Longest message of a panic, in bytes.
@@ -82,6 +83,12 @@ impl Answer {
 
 /// Does jobs for the parent at the other end of standard input until it is gone.
 pub fn serve(mut work: impl FnMut(Task) -> io::Result<Answer>) -> io::Result<()> {
+    let ((), sandbox) = process::confined(|()| Allowed::default())?;
+    sandbox.map_err(|missing| {
+        io::Error::other(format!(
+            "it has no full sandbox, which is required: {missing}"
+        ))
+    })?;
     let (tasks, mut to_parent) = process::requests(Task::receive)?;
     for task in tasks {
         match catch_unwind(AssertUnwindSafe(|| work(task))) {

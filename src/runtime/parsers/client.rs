@@ -14,7 +14,8 @@ use super::error::ParserError;
 use super::job::{Done, Job, Limits};
 use super::pool::{Pool, Seat};
 use super::protocol::{self, Answered, Asked};
-use crate::runtime::process::{self, Process, frame};
+use crate::runtime::process::sandbox::Allowed;
+use crate::runtime::process::{self, Process, Purpose, frame};
 use crate::tensor::limit::{in_units, tells_shortage};
 
 /// Most processes.
@@ -86,9 +87,13 @@ impl Parsers {
     fn start(&self) -> Result<Seat, ParserError> {
         let mut command = Command::new(&self.program);
         command.args([process::ARGUMENT, WORK]).envs(ALLOCATOR);
-        // With it a failed allocation would try to print a stack, and hide what it says first.
-        command.env_remove("RUST_BACKTRACE");
-        let process = Process::start(&mut command);
+        let purpose = Purpose {
+            setup: &(),
+            allowed: &Allowed::default,
+            devices: false,
+            scratch: None,
+        };
+        let process = Process::start(command, purpose);
         process
             .map(Seat::new)
             .map_err(|error| ParserError::Start(error.to_string()))

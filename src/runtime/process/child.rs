@@ -4,10 +4,28 @@
 
 use std::io::{self, BufReader, Read, Write};
 
-use super::channel;
+use serde::de::DeserializeOwned;
+
+use super::sandbox::{self, Allowed, Sandbox};
+use super::{Told, channel, frame};
 
 /// Reads one request from the channel.
 pub type Next<R> = fn(&mut dyn Read) -> io::Result<R>;
+
+/// What the parent told first, and what confines this process since: an error says why it is not confined as the parent
+/// demands. `allowed` works out what it may use, while it can still look at everything.
+///
+/// To be called before [`requests`], and before anything of others is read.
+pub fn confined<S: DeserializeOwned>(
+    allowed: impl FnOnce(&S) -> Allowed,
+) -> io::Result<(S, Result<Sandbox, String>)> {
+    let told: Told<S> = {
+        let (mut from_parent, _) = channel::join()?;
+        frame::receive(&mut from_parent)?
+    };
+    let allowed = allowed(&told.setup);
+    Ok((told.setup, sandbox::enter(told.mode, &allowed)))
+}
 
 /// What the parent at the other end of standard input asks, and where answers go. Once the parent is
 /// gone, or talks nonsense, the process ends: whatever it does is of no use to anybody.

@@ -1,5 +1,5 @@
 //! A process that works for this one: how it starts, is asked, and is ended from any thread, what is
-//! left to say of it; and its own side, which takes requests until its parent is gone.
+//! left to say of it; and its own side, which confines itself and takes requests until its parent is gone.
 //!
 //! Invariant: a [`Process`] that is dropped has ended and was waited for; a [`Stopper`] never signals
 //! another process, because the number of a process is free only after it was waited for, and the
@@ -8,17 +8,21 @@
 mod channel;
 mod child;
 pub mod frame;
+pub mod sandbox;
 
 use std::collections::VecDeque;
 use std::io::{self, BufReader, Read, Write};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use channel::{Channel, Cut};
+use sandbox::{Allowed, Mode};
+use serde::{Deserialize, Serialize};
 
-pub use child::{Next, limit_further_memory, limit_memory, panic_text, requests};
+pub use child::{Next, confined, limit_further_memory, limit_memory, panic_text, requests};
 
 /// The argument that makes the binary a worker. What for stands in the argument after it; without one
 /// it runs models.
@@ -30,6 +34,45 @@ const PRINTED: usize = 8 << 10;
 /// How long a process that has closed its channel may take to end by itself. A dump of a large
 /// process takes seconds.
 const TO_END: Duration = Duration::from_secs(30);
+
+/// Variables that a process gets of this one's environment, which may hold secrets: how memory is allocated, how many
+/// threads there are, where libraries are, and on Windows what every program needs.
+const VARIABLES: &[&str] = &[
+    "DYLD_LIBRARY_PATH",
+    "LD_LIBRARY_PATH",
+    "MALLOC_ARENA_MAX",
+    "MALLOC_MMAP_THRESHOLD_",
+    "MALLOC_TRIM_THRESHOLD_",
+    "OMP_NUM_THREADS",
+    "ORT_LOG",
+    "PKGTOOL_CPU_FEATURES",
+    "RAYON_NUM_THREADS",
+    "TZ",
+];
+const WINDOWS_VARIABLES: &[&str] = &["PATH", "SystemRoot", "TEMP", "TMP", "windir"];
+
+/// Beginnings of the names of variables that drivers of devices look at.
+const DEVICE_VARIABLES: &[&str] = &["ADSP_", "MESA_", "QNN_", "VK_"];
+
+/// What a process is started for, besides its command.
+#[derive(Clone, Copy)]
+pub struct Purpose<'a, S> {
+    /// Told before anything else.
+    pub setup: &'a S,
+    /// What it may use, where the command that starts it confines it; elsewhere it works that out of `setup` itself.
+    pub allowed: &'a dyn Fn() -> Allowed,
+    /// Whether it may use devices, whose drivers look at variables of their own.
+    pub devices: bool,
+    /// The folder for its temporary files.
+    pub scratch: Option<&'a Path>,
+}
+
+/// The first thing that a process is told.
+#[derive(Debug, Serialize, Deserialize)]
+struct Told<S> {
+    mode: Mode,
+    setup: S,
+}
 
 /// A running worker.
 #[derive(Debug)]
@@ -55,8 +98,24 @@ struct Handle {
 }
 
 impl Process {
-    /// Starts the command, with a channel to it.
-    pub fn start(command: &mut Command) -> io::Result<Self> {
+    /// Starts a command that calls [`confined`], in an environment of its own.
+    pub fn start<S: Serialize>(mut command: Command, purpose: Purpose<'_, S>) -> io::Result<Self> {
+        clear_environment(&mut command, purpose.devices, purpose.scratch);
+        let mode = Mode::chosen();
+        if sandbox::IS_WRAPPED {
+            command = sandbox::wrapped(command, mode, &(purpose.allowed)());
+        }
+        let mut process = Self::connect(&mut command)?;
+        let told = Told {
+            mode,
+            setup: purpose.setup,
+        };
+        // If it has ended already, the first request will say how.
+        let _ = frame::send(process.channel.get_mut(), &told);
+        Ok(process)
+    }
+
+    fn connect(command: &mut Command) -> io::Result<Self> {
         let (mut child, channel, printed) = channel::connect(command)?;
         let cut = match Cut::of(&channel) {
             Ok(cut) => cut,
@@ -202,6 +261,27 @@ impl Handle {
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(20));
         }
+    }
+}
+
+/// Leaves a command the variables that were set for it, and those that are no secrets.
+fn clear_environment(command: &mut Command, devices: bool, scratch: Option<&Path>) {
+    let set: Vec<_> = command
+        .get_envs()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
+        .collect();
+    let is_passed = |name: &str| {
+        VARIABLES.contains(&name)
+            || cfg!(windows)
+                && WINDOWS_VARIABLES
+                    .iter()
+                    .any(|it| it.eq_ignore_ascii_case(name))
+            || devices && DEVICE_VARIABLES.iter().any(|start| name.starts_with(start))
+    };
+    let passed = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_passed));
+    command.env_clear().envs(passed).envs(set);
+    if let Some(scratch) = scratch {
+        command.env("TMPDIR", scratch);
     }
 }
 

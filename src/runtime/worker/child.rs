@@ -8,17 +8,25 @@ use std::time::{Duration, Instant};
 
 use super::super::peak_memory;
 use super::protocol::{Reply, Request, TensorHead, receive_tensors, send};
+use super::setup::Setup;
 use crate::engine::{Engine, EngineError, Session, engine};
 use crate::runtime::process::frame::receive;
-use crate::runtime::process::{limit_memory, panic_text, requests};
+use crate::runtime::process::sandbox::Sandbox;
+use crate::runtime::process::{confined, limit_memory, panic_text, requests};
 use crate::source::bounds;
 use crate::tensor::Tensor;
 use crate::tensor::limit::in_units;
 
 /// Serves the parent at the other end of standard input until it is gone.
 pub fn serve() -> std::io::Result<()> {
+    let (_, sandbox) = confined(Setup::prepare)?;
     let (requests, mut to_parent) = requests(next)?;
-    let mut state = State::default();
+    let mut state = State {
+        engine: String::new(),
+        session: None,
+        inputs: Vec::new(),
+        sandbox,
+    };
     for (request, tensors) in requests {
         let (reply, outputs) = match tensors {
             Ok(tensors) => state.answer(request, tensors),
@@ -52,11 +60,11 @@ fn next(stream: &mut dyn Read) -> std::io::Result<Asked> {
     Ok((request, tensors))
 }
 
-#[derive(Default)]
 struct State {
     engine: String,
     session: Option<Box<dyn Session>>,
     inputs: Vec<Tensor>,
+    sandbox: Result<Sandbox, String>,
 }
 
 impl State {
@@ -87,6 +95,10 @@ impl State {
         request: Request,
         tensors: Vec<Tensor>,
     ) -> Result<(Reply, Vec<Tensor>), EngineError> {
+        let sandbox = self
+            .sandbox
+            .clone()
+            .map_err(|reason| not_confined(&reason))?;
         let reply = match request {
             Request::Load {
                 engine,
@@ -130,6 +142,7 @@ impl State {
                 Reply::Placement(session(&mut self.session, &self.engine)?.placement())
             }
             Request::PeakMemory => Reply::PeakMemory(peak_memory::of_this_process()),
+            Request::Sandbox => Reply::Sandbox(sandbox),
             Request::Backends(engine) => Reply::Backends(named(&engine)?.backends()?),
         };
         Ok((reply, Vec::new()))
@@ -145,6 +158,14 @@ impl State {
                 return Ok(times);
             }
         }
+    }
+}
+
+fn not_confined(reason: &str) -> EngineError {
+    EngineError::Unavailable {
+        what: "a full sandbox".to_owned(),
+        reason: reason.to_owned(),
+        help: "run without `--sandbox require` (`sandbox` of the gateway's settings), or in a container".to_owned(),
     }
 }
 

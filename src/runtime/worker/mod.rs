@@ -6,23 +6,26 @@
 
 mod child;
 mod protocol;
+mod setup;
 
 use std::fmt::Write as _;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 pub use child::serve;
+use tempfile::TempDir;
 
 use crate::engine::library::NativeBackend;
 use crate::engine::{Answer, Begins, EngineError, LoadRequest, Placement, Session};
-use crate::model;
 use crate::runtime::process::frame::receive;
-use crate::runtime::process::{self, Process, Stopper};
+use crate::runtime::process::sandbox::Sandbox;
+use crate::runtime::process::{self, Process, Purpose, Stopper};
 use crate::tensor::Tensor;
 use crate::tensor::limit::{Limit, MemoryLimit, tells_shortage};
 use protocol::{Reply, Request, TensorHead, receive_tensors, send};
+use setup::Setup;
 
 /// Settings of glibc's allocator: blocks from which size on go back to the system at once, and how much
 /// of smaller ones is kept. Other systems do not look at them.
@@ -60,6 +63,8 @@ pub struct Launcher {
 #[derive(Debug)]
 pub struct Worker {
     process: Process,
+    /// Its temporary files, until it has ended.
+    _scratch: Option<TempDir>,
     engine: String,
     timeout: Option<Duration>,
     memory_limit: Option<Limit>,
@@ -82,14 +87,14 @@ impl Launcher {
 
     /// Starts a worker and loads a model in it.
     pub fn load(&self, engine: &str, request: &LoadRequest) -> Result<Worker, EngineError> {
-        let mut worker = self.start(engine, &request.model)?;
+        let mut worker = self.start(engine, request)?;
         worker.load(request)?;
         Ok(worker)
     }
 
     /// What an engine's library has for parts of models, told by a worker.
     pub fn backends(&self, engine: &str) -> Result<Vec<NativeBackend>, EngineError> {
-        let mut worker = self.start(engine, Path::new(""))?;
+        let mut worker = self.start_for(Setup::of_library(engine))?;
         let request = Request::Backends(engine.to_owned());
         match worker.ask(&request, &[], "opening its library")?.0 {
             Reply::Backends(backends) => Ok(backends),
@@ -99,26 +104,37 @@ impl Launcher {
 
     /// Starts a worker that is to load this model, and loads nothing yet: what may stop it can be
     /// handed out before anything takes long.
-    pub fn start(&self, engine: &str, model: &Path) -> Result<Worker, EngineError> {
+    pub fn start(&self, engine: &str, request: &LoadRequest) -> Result<Worker, EngineError> {
+        self.start_for(Setup::of(engine, request))
+    }
+
+    fn start_for(&self, mut setup: Setup) -> Result<Worker, EngineError> {
         let start = |error: io::Error| EngineError::Unavailable {
             what: "a worker process".to_owned(),
             reason: error.to_string(),
             help: format!("see whether {} can be started", self.program.display()),
         };
         let mut command = Command::new(&self.program);
-        // With it a failed allocation would try to print a stack, and hide what it says first.
-        command.arg(process::ARGUMENT).env_remove("RUST_BACKTRACE");
-        let allocator = if weights(model) >= LARGE_WEIGHTS {
+        command.arg(process::ARGUMENT);
+        let allocator = if setup.weights >= LARGE_WEIGHTS {
             FOR_LARGE_WEIGHTS
         } else {
             FOR_LARGE_TENSORS
         };
         let unset = |setting: &(&str, &str)| std::env::var_os(setting.0).is_none();
         command.envs(allocator.into_iter().filter(unset));
-        let process = Process::start(&mut command).map_err(start)?;
+        let scratch = setup.scratch().map_err(start)?;
+        let purpose = Purpose {
+            setup: &setup,
+            allowed: &|| setup.allowed(),
+            devices: setup.devices.is_some(),
+            scratch: scratch.as_ref().map(TempDir::path),
+        };
+        let process = Process::start(command, purpose).map_err(start)?;
         Ok(Worker {
             process,
-            engine: engine.to_owned(),
+            _scratch: scratch,
+            engine: setup.engine,
             timeout: self.timeout,
             memory_limit: self.memory_limit.and_then(MemoryLimit::now),
             load_time: Duration::ZERO,
@@ -201,6 +217,14 @@ impl Worker {
                 Ok(times.into_iter().map(Duration::from_nanos).collect())
             }
             other => Err(self.nonsense(&other)),
+        }
+    }
+
+    /// What confines it.
+    pub fn sandbox(&mut self) -> Option<Sandbox> {
+        match self.ask(&Request::Sandbox, &[], "telling its sandbox") {
+            Ok((Reply::Sandbox(sandbox), _)) => Some(sandbox),
+            _ => None,
         }
     }
 
@@ -360,14 +384,4 @@ impl Session for Worker {
             _ => Placement::default(),
         }
     }
-}
-
-/// Bytes of a model's weights, in its file and beside it; 0 if the file cannot be read, which loading
-/// will say.
-fn weights(model: &Path) -> u64 {
-    let Ok((info, _)) = model::open(model) else {
-        return 0;
-    };
-    let beside = info.external.iter().filter_map(|data| data.needs_bytes);
-    beside.fold(info.weight_bytes, u64::saturating_add)
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::library::NativeBackend;
 use crate::engine::{Begins, EngineError, LoadRequest, Placement};
 use crate::runtime::process::frame;
+use crate::runtime::process::sandbox::Sandbox;
 use crate::tensor::{DType, Tensor, byte_size};
 
 /// Tensors of more bytes are sent by themselves.
@@ -50,6 +51,8 @@ pub(super) enum Request {
     Placement,
     /// Tell the process's peak memory.
     PeakMemory,
+    /// Tell what confines the process.
+    Sandbox,
     /// Tell what the library of an engine, by its name, has for parts of models.
     Backends(String),
 }
@@ -74,6 +77,8 @@ pub(super) enum Reply {
     Placement(Placement),
     /// Bytes, where the system tells.
     PeakMemory(Option<u64>),
+    /// What is in force.
+    Sandbox(Sandbox),
     /// What an engine's library has.
     Backends(Vec<NativeBackend>),
     /// It did not work.

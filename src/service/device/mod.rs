@@ -33,6 +33,7 @@ use crate::account::AccountId;
 use crate::database::Timestamp;
 use crate::engine::{ByteSums, Reading};
 use crate::package::Backend;
+use crate::runtime::process::sandbox::Sandbox;
 use crate::tensor::Tensor;
 use crate::text::embedding::{EmbeddingOptions, Given};
 use choice::Choice;
@@ -322,6 +323,13 @@ impl Device {
         let entries = self.variants.entries.iter();
         let mut of_backend = entries.filter(|entry| entry.backend.name() == backend);
         of_backend.find_map(|entry| entry.endpoint.get()?.byte_sums())
+    }
+
+    /// What confines its models for a backend, as they ran.
+    pub fn sandbox(&self, backend: &str) -> Option<Sandbox> {
+        let entries = self.variants.entries.iter();
+        let mut of_backend = entries.filter(|entry| entry.backend.name() == backend);
+        of_backend.find_map(|entry| entry.endpoint.get()?.sandbox())
     }
 
     /// The endpoints made so far.

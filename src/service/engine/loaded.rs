@@ -13,6 +13,7 @@ use crate::engine::{
     Begins, EngineError, LoadOptions, LoadRequest, Placement, Provider, Session, engine,
 };
 use crate::runtime::process::Stopper;
+use crate::runtime::process::sandbox::Sandbox;
 use crate::runtime::target::Candidate;
 use crate::runtime::worker::{Launcher, Worker};
 use crate::service::{CallError, Isolation, Refusal, ServiceSettings};
@@ -75,7 +76,7 @@ impl Source {
                 .filter(|bytes| *bytes > 0)
                 .map(MemoryLimit::Setting),
         };
-        let mut worker = launcher.start(candidate.engine, &request.model)?;
+        let mut worker = launcher.start(candidate.engine, &request)?;
         let stopper = worker.stopper();
         started(&worker, stopper);
         worker.load(&request)?;
@@ -136,6 +137,14 @@ impl Loaded {
         match self {
             Self::Process(worker) => worker.placement(),
             Self::Thread(session, _) => session.placement(),
+        }
+    }
+
+    /// What confines it.
+    pub(super) fn sandbox(&mut self) -> Option<Sandbox> {
+        match self {
+            Self::Process(worker) => worker.sandbox(),
+            Self::Thread(..) => Some(Sandbox::none("its sessions run in the server's process")),
         }
     }
 

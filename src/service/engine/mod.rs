@@ -31,6 +31,7 @@ use super::{CallError, Isolation, ServiceSettings};
 use crate::account::AccountId;
 use crate::engine::ByteSums;
 use crate::runtime::parsers::{Client, Parsers};
+use crate::runtime::process::sandbox::Sandbox;
 use crate::runtime::target::Candidate;
 use crate::tensor::{Signature, Tensor};
 
@@ -197,6 +198,11 @@ impl Endpoint {
     /// How its engine adds up products of 8-bit numbers: known after its first run, if the model has any.
     pub fn byte_sums(&self) -> Option<ByteSums> {
         self.shared.lock().byte_sums
+    }
+
+    /// What confines its sessions: known after its first run.
+    pub fn sandbox(&self) -> Option<Sandbox> {
+        self.shared.lock().sandbox.clone()
     }
 
     /// Numbers of the processes that its sessions run in, for operators.

@@ -433,7 +433,10 @@ impl Owner {
             byte_sums = byte_sums.map(ByteSums::name),
             "this engine runs the model"
         );
-        self.shared.lock().byte_sums = byte_sums;
+        let sandbox = held.session.sandbox();
+        let mut state = self.shared.lock();
+        state.byte_sums = byte_sums;
+        state.sandbox = sandbox;
     }
 
     fn measure(&mut self) {

@@ -23,6 +23,7 @@ use super::request::{First, Outcome, Waiting};
 use crate::account::AccountId;
 use crate::engine::{Begins, ByteSums};
 use crate::runtime::process::Stopper;
+use crate::runtime::process::sandbox::Sandbox;
 use crate::service::meter::Meter;
 use crate::service::{CallError, Isolation, ServiceSettings};
 use crate::tensor::Tensor;
@@ -82,6 +83,8 @@ pub(super) struct State {
     pub(super) choice: Choice,
     /// How products of 8-bit numbers are added up, once a run has shown it.
     pub(super) byte_sums: Option<ByteSums>,
+    /// What confines its sessions, once one has run.
+    pub(super) sandbox: Option<Sandbox>,
     pub(super) batching: Batching,
     pub(super) backoff: Backoff,
     /// Why there is no active instance, and until when requests are refused because of it. It stays until a run
@@ -183,6 +186,7 @@ impl Shared {
             threads: Vec::new(),
             choice: Choice::new(model.format, model.backend),
             byte_sums: None,
+            sandbox: None,
             batching: match rows_limit {
                 Some(_) => Batching::Untested,
                 None => Batching::Off,

@@ -34,7 +34,7 @@ impl Default for Limits {
     /// Far from what sound templates need: some megabytes, and some hundred steps a message.
     fn default() -> Self {
         Self {
-            memory: 256 << 20,
+            memory: 128 << 20,
             time: Duration::from_secs(5),
             steps: 10_000_000,
         }

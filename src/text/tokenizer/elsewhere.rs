@@ -19,11 +19,12 @@ use crate::runtime::parsers::{
 /// The name of this work.
 pub const WORK: &str = "tokenizers";
 
-/// What encoding the texts of one request may take.
-const LIMITS: Limits = Limits {
-    memory: 256 << 20,
-    time: Duration::from_secs(10),
-};
+/// How often the bytes of its texts a request may take in memory, and how many MiB beside them: a token of four bytes
+/// takes 150 until all are known.
+const ENCODED: (u64, u64) = (56, 32);
+
+/// Longest time to encode the texts of one request.
+const ENCODING: Duration = Duration::from_secs(10);
 
 /// How often the bytes of a file the loaded tokenizer may take, and what it may take beside them.
 const LOADED: (u64, u64) = (24, 64 << 20);
@@ -112,7 +113,10 @@ impl Source {
                     time: LOADING,
                 },
             }),
-            limits: LIMITS,
+            limits: Limits {
+                memory: ((payload.len() as u64 * ENCODED.0 >> 20) + ENCODED.1) << 20,
+                time: ENCODING,
+            },
         };
         let done = client.ask(&job)?;
         let reply: Result<Reply, TokenizerError> = done.head().map_err(|error| lost(&error))?;

@@ -100,6 +100,9 @@ fn judge<'a>(
 ) -> Option<Judged<'a>> {
     let facts = file.facts.as_ref().ok()?;
     let precision = variant.precision.as_deref()?;
+    if context.is_doubtful(&variant.path.key("precision")) {
+        return None;
+    }
     let list = &context.precisions.list;
     // What is not there has its own finding, and so has an unknown precision.
     let is_there = facts.is_file() || matches!(facts.state, FileState::Directory(_));

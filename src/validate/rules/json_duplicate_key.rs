@@ -6,6 +6,7 @@ use crate::diagnostic::{Anchor, Finding, Fix};
 use crate::source::Trail;
 use crate::source::json::{Kind, Member, Node};
 use crate::validate::context::Context;
+use crate::validate::doubtful::is_same;
 
 rule! {
     /// # What it checks
@@ -78,21 +79,4 @@ fn repetition(
     let edit = context.editor()?.remove_member(object, index)?;
     let title = format!("remove the repeated `{}`", member.key);
     context.counted(Fix::safe(title, vec![edit]))
-}
-
-fn is_same(one: &Node, other: &Node) -> bool {
-    match (&one.kind, &other.kind) {
-        (Kind::Null, Kind::Null) => true,
-        (Kind::Bool(one), Kind::Bool(other)) => one == other,
-        (Kind::Number(one), Kind::Number(other)) | (Kind::String(one), Kind::String(other)) => one == other,
-        (Kind::Array(one), Kind::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_same(one, other))
-        }
-        (Kind::Object(one), Kind::Object(other)) => {
-            let mut pairs = one.iter().zip(other);
-            one.len() == other.len()
-                && pairs.all(|(one, other)| one.key == other.key && is_same(&one.value, &other.value))
-        }
-        _ => false,
-    }
 }

@@ -43,6 +43,10 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         if variant.has_file == variant.has_components {
             continue;
         }
+        // An empty `components` is told as such, and names nothing that signatures could stand under.
+        if variant.has_components && variant.files.is_empty() {
+            continue;
+        }
         for path in misnested {
             let pointer = path.to_pointer();
             let key = pointer.rsplit('/').next().unwrap_or_default();

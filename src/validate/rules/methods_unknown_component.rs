@@ -1,5 +1,7 @@
 //! `methods-unknown-component`: methods of a component that is not there.
 
+use std::collections::HashSet;
+
 use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::package::{MethodGroup, Methods};
 use crate::validate::context::Context;
@@ -41,6 +43,9 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let components = node.and_then(|node| node.get("components"));
         let members = components.map_or(&[][..], |components| components.members());
         let names = || members.iter().map(|member| member.key.as_str());
+        // What has methods already was not meant.
+        let taken: HashSet<&str> = groups.iter().filter_map(|one| one.component.as_deref()).collect();
+        let free: Vec<&str> = names().filter(|name| !taken.contains(name)).collect();
         // Without any, `components` is at fault.
         for group in groups.iter().filter(|_| !members.is_empty()) {
             let Some(component) = &group.component else {
@@ -53,9 +58,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
                 findings.extend(of_data(context, index, component, group));
                 continue;
             }
-            // What has methods already was not meant.
-            let is_free = |name: &&str| groups.iter().all(|one| one.component.as_deref() != Some(*name));
-            let meant = suggest::nearest(component, names().filter(is_free));
+            let meant = suggest::nearest(component, free.iter().copied());
             let fix = meant.and_then(|meant| {
                 let mend = Mend::RenameKey(group.path.clone(), meant.to_owned());
                 context.fix(Applicability::Safe, &mend)

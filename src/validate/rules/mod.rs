@@ -163,6 +163,11 @@ pub fn rule_named(text: &str) -> Result<&'static RuleMeta, String> {
     })
 }
 
+/// Whether a rule tells of keys that stand twice.
+pub(super) fn tells_repetition(rule: &Rule) -> bool {
+    std::ptr::eq(rule, &raw const json_duplicate_key::RULE)
+}
+
 /// Whether a rule speaks of the directory in which a config stands.
 pub(super) fn is_about_place(rule: &RuleMeta) -> bool {
     rule.code == backend_directory::RULE.meta.code

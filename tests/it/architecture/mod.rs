@@ -254,9 +254,16 @@ const INSIDE: &[(&str, &[&str])] = &[
     ("model/safetensors", &[]),
     ("model/tflite", &["model/executorch"]),
     ("policy/read", &[]),
-    ("runtime/parsers", &["runtime/process"]),
-    ("runtime/process", &[]),
-    ("runtime/worker", &["runtime/process"]),
+    (
+        "runtime/parsers",
+        &["runtime/process", "runtime/process/sandbox"],
+    ),
+    ("runtime/process", &["runtime/process/sandbox"]),
+    ("runtime/process/sandbox", &[]),
+    (
+        "runtime/worker",
+        &["runtime/process", "runtime/process/sandbox"],
+    ),
     ("remote/pull", &[]),
     ("service/catalog", &["service/device", "service/engine"]),
     (

@@ -180,7 +180,7 @@ fn a_tokenizer_whose_replacements_multiply() {
         assert!([500, 429].contains(&reply.status), "{}", reply.text());
     }
     // Callers get the code of a fault of the package, operators its reason.
-    gateway.until(|| gateway.log().contains("the memory limit of 256 MiB"));
+    gateway.until(|| gateway.log().contains("the memory limit of 32 MiB"));
     // What does not grow is answered.
     gateway.post(&path, r#"{"texts":["fox"]}"#).expect(200);
 }

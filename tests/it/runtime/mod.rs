@@ -3,4 +3,6 @@
 mod examples;
 mod hostile;
 mod machine;
+#[cfg(all(target_os = "linux", feature = "ort"))]
+mod sandbox;
 mod worker;

@@ -141,6 +141,15 @@ fn data_has_no_methods() {
     only(&tree, "PKG012", "is no model and has no methods");
 }
 
+/// A directory that goes when the test ends.
+struct Removed(std::path::PathBuf);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
 #[test]
 fn an_identifier_follows_siblings_then_the_setting() {
     let lacking = |value: &mut Value| {
@@ -158,7 +167,14 @@ fn an_identifier_follows_siblings_then_the_setting() {
     let tree = with(lacking).json("coreml/config.json", &sibling);
     pkgtool(["fix", "xnnpack"]).within(tree.root()).run();
     assert_eq!(json_at(&tree, "xnnpack/config.json")["$schema"], OWN);
+    // Whatever lies beside a package is another package's.
     let tree = with(lacking).file("pkgtool.toml", format!("schema-id = \"{OWN}\"\n"));
+    let beside = tree.root().with_extension("beside");
+    let other = beside.join("xnnpack");
+    fs::create_dir_all(&other).expect("a directory");
+    let foreign = config().to_string();
+    fs::write(other.join("config.json"), foreign).expect("a file");
+    let _removed = Removed(beside);
     pkgtool(["fix"]).within(tree.root()).run().expect_code(0);
     assert_eq!(json_at(&tree, "xnnpack/config.json")["$schema"], OWN);
     // `init` beside a sibling, and in place of a config.

@@ -16,11 +16,13 @@ use tempfile::TempPath;
 
 use super::super::exit::{Exit, Failure};
 use super::super::output;
+use super::target_args::sandbox_parser;
 use crate::engine::library::{Installation, Installations, Plugin};
 use crate::engine::{self, Carrying, EngineError, Rounding};
 use crate::model;
 use crate::package::Backend;
 use crate::runtime::machine::Machine;
+use crate::runtime::process::sandbox::{Mode, Sandbox};
 use crate::runtime::target::{self, Candidate, StartError, Started, Wish};
 use crate::runtime::worker::Launcher;
 use crate::tensor::{DType, Signature, Tensor};
@@ -39,6 +41,10 @@ pub(in super::super) struct Args {
     #[arg(long, conflicts_with = "ort_lib")]
     operators: bool,
 
+    /// Whether the processes that try are confined: `auto`, `require` or `off`
+    #[arg(long, value_name = "MODE", value_parser = sandbox_parser(), default_value = "auto", env = "PKGTOOL_SANDBOX")]
+    pub(super) sandbox: Mode,
+
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -52,6 +58,8 @@ struct Outcome {
     runs_on: Option<Candidate>,
     /// What was tried before that, and why it did not work.
     failed: Vec<(Candidate, EngineError)>,
+    /// What confined it.
+    sandbox: Option<Sandbox>,
 }
 
 /// What engines have on this machine.
@@ -122,12 +130,14 @@ fn try_out(
         Ok(started) => Outcome {
             backend,
             runs_on: Some(started.candidate),
+            sandbox: started.sandbox.clone(),
             failed: reasons(started),
         },
         Err(StartError::Failed(failed)) => Outcome {
             backend,
             runs_on: None,
             failed,
+            sandbox: None,
         },
         Err(other) => return Err(Failure::Other(other.to_string())),
     })
@@ -185,6 +195,12 @@ fn write(text: &mut String, found: &Found, outcomes: &[Outcome]) -> std::fmt::Re
         writeln!(text, "         {}", describe_plugin(plugin))?;
     }
     executorch.write(text)?;
+    let sandbox = sandbox(outcomes);
+    let sandbox = sandbox.map_or_else(|| "none".to_owned(), ToString::to_string);
+    writeln!(
+        text,
+        "\nsandbox of the processes that run models: {sandbox}"
+    )?;
     writeln!(text, "\nbackends of ONNX models")?;
     let mut told: HashMap<String, &str> = HashMap::new();
     for outcome in outcomes {
@@ -212,6 +228,14 @@ fn write(text: &mut String, found: &Found, outcomes: &[Outcome]) -> std::fmt::Re
     }
     writeln!(text, "\nbackends of ExecuTorch programs")?;
     executorch.write_programs(text)
+}
+
+/// What confines a process that runs a model on the processor.
+fn sandbox(outcomes: &[Outcome]) -> Option<&Sandbox> {
+    let mut all = outcomes
+        .iter()
+        .filter_map(|outcome| outcome.sandbox.as_ref());
+    all.find(|sandbox| sandbox.exception.is_none())
 }
 
 /// An error without the folders of libraries that are listed above it.
@@ -298,6 +322,7 @@ fn to_json(found: &Found, outcomes: &[Outcome]) -> String {
                 "engine": outcome.runs_on.map(|candidate| candidate.engine),
                 "provider": outcome.runs_on.map(|candidate| candidate.provider.name()),
                 "fallback": outcome.runs_on.map(|candidate| candidate.fallback),
+                "sandbox": outcome.sandbox,
                 "failed": failed.collect::<Vec<_>>(),
             })
         })
@@ -307,6 +332,7 @@ fn to_json(found: &Found, outcomes: &[Outcome]) -> String {
         "machine": Machine::this(),
         "libraries": libraries,
         "plugins": plugins,
+        "sandbox": sandbox(outcomes),
         "backends": backends,
     });
     format!("{document:#}\n")

@@ -8,6 +8,7 @@ use super::super::sides::{GivenInput, Side};
 use crate::engine::ByteSums;
 use crate::runtime::machine::Machine;
 use crate::runtime::measure::{Amount, Plan, Series};
+use crate::runtime::process::sandbox::Sandbox;
 use crate::runtime::statistics::{Ratio, Times};
 use crate::runtime::target::Started;
 use crate::source::text::defuse_line;
@@ -46,6 +47,8 @@ pub(super) struct SeriesReport {
     reading: Option<String>,
     /// How products of 8-bit numbers are added up, if there are any.
     byte_sums: Option<ByteSums>,
+    /// What confines its process.
+    sandbox: Option<Sandbox>,
     /// What it was run on.
     pub(super) inputs: Vec<GivenInput>,
     /// Time to load.
@@ -90,6 +93,7 @@ impl SeriesReport {
                 .reading(&side.selection.info, &side.selection.signature.method)
                 .map(|reading| reading.to_string()),
             byte_sums: started.placement.byte_sums,
+            sandbox: started.sandbox.clone(),
             inputs: Vec::new(),
             load_ms: milliseconds(started.load_time),
             first_run_ms: milliseconds(started.first.time),

@@ -42,7 +42,7 @@ pub(in super::super) struct Args {
     variant: VariantArgs,
 
     #[command(flatten)]
-    target: TargetArgs,
+    pub(super) target: TargetArgs,
 
     #[command(flatten)]
     drawing: DrawingArgs,

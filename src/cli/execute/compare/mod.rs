@@ -38,7 +38,7 @@ pub(in super::super) struct Args {
     sides: SideArgs,
 
     #[command(flatten)]
-    target: TargetArgs,
+    pub(super) target: TargetArgs,
 
     #[command(flatten)]
     inputs: InputOptions,

@@ -10,6 +10,7 @@ use super::figures::{FIGURES, figure, figures, write_table};
 use super::sizes::{SizeResult, SizesReport};
 use crate::engine::ByteSums;
 use crate::runtime::precision::Precision;
+use crate::runtime::process::sandbox::Sandbox;
 use crate::runtime::target::Started;
 use crate::source::text::defuse_line;
 use crate::tensor::Tensor;
@@ -67,6 +68,8 @@ pub(super) struct SideInfo {
     pub(super) reading: Option<String>,
     /// How products of 8-bit numbers are added up, if there are any.
     byte_sums: Option<ByteSums>,
+    /// What confines its process.
+    sandbox: Option<Sandbox>,
 }
 
 #[derive(Debug, Serialize)]
@@ -125,6 +128,7 @@ impl SideInfo {
                 .reading(&side.selection.info, &side.selection.signature.method)
                 .map(|reading| reading.to_string()),
             byte_sums: started.placement.byte_sums,
+            sandbox: started.sandbox.clone(),
         }
     }
 }

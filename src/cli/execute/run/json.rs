@@ -95,6 +95,7 @@ pub(super) fn head(selection: &Selection, started: &Started) -> Json {
         "passed_over": passed_over,
         "placement": started.placement.shares,
         "byte_sums": started.placement.byte_sums.map(ByteSums::name),
+        "sandbox": started.sandbox,
         "reading": reading.map(|reading| reading.to_string()),
         "component": variant.and_then(|variant| variant.component.as_ref()),
         "method": selection.signature.method,

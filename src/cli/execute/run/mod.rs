@@ -33,7 +33,7 @@ pub(in super::super) struct Args {
     variant: VariantArgs,
 
     #[command(flatten)]
-    target: TargetArgs,
+    pub(super) target: TargetArgs,
 
     #[command(flatten)]
     inputs: InputOptions,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{Shown, Stage};
 use crate::cli::execute::sides::what;
 use crate::engine::Placement;
+use crate::runtime::process::sandbox::Level;
 use crate::source::text::defuse_line;
 use crate::tensor::npy::BFLOAT16_NOTE;
 use crate::tensor::{DType, Summary, Tensor, TensorSpec};
@@ -44,9 +45,12 @@ fn head(text: &mut String, stage: &Stage) -> std::fmt::Result {
     if let Some(reading) = stage.reading() {
         writeln!(text, "  {reading}")?;
     }
-    match started.placement.byte_sums {
-        Some(sums) => writeln!(text, "  {sums}"),
-        None => Ok(()),
+    if let Some(sums) = started.placement.byte_sums {
+        writeln!(text, "  {sums}")?;
+    }
+    match &started.sandbox {
+        Some(sandbox) if sandbox.level != Level::Full => writeln!(text, "  sandbox: {sandbox}"),
+        _ => Ok(()),
     }
 }
 

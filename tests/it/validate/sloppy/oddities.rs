@@ -9,6 +9,27 @@ const NAME: &str = "ssdlite320_mobilenet_v3_large_xnnpack_fp32";
 
 pub(super) const ODDITIES: &[Case] = &[
     case(
+        "no components in the place of a file",
+        "ssdlite",
+        |r| {
+            let file = format!("\"file\": \"{NAME}.pte\"");
+            r.replace(C, &file, "\"components\": {}");
+        },
+        &["PKG004 xnnpack/config.json /variants/0/components"],
+    ),
+    case(
+        "a precision twice",
+        "ssdlite",
+        |r| {
+            r.replace(
+                C,
+                "\"precision\": \"fp32\"",
+                "\"precision\": \"fp32\", \"precision\": \"int8\"",
+            );
+        },
+        &["PKG003 xnnpack/config.json /variants/0/precision"],
+    ),
+    case(
         "a space behind a name",
         "ssdlite",
         |r| r.replace(C, ".pte\"", ".pte \""),

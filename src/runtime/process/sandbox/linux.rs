@@ -1,0 +1,204 @@
+//! Confinement on Linux: Landlock for files, networks and signals, a filter of system calls for everything else.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, Compatible, PathBeneath, PathFd, Ruleset,
+    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
+
+use super::{Allowed, Sandbox, syscalls};
+
+/// What every process may read: the system's libraries, its own state, what the processor is, the local time.
+const READ: &[&str] = &[
+    "/dev/null",
+    "/dev/urandom",
+    "/dev/zero",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/gnu/store",
+    "/lib",
+    "/lib64",
+    "/nix/store",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/self",
+    "/proc/stat",
+    "/proc/sys/vm",
+    "/sys/devices/system",
+    "/sys/fs/cgroup",
+    "/sys/kernel/mm",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/usr/share/zoneinfo",
+];
+
+/// What drivers of graphics and neural processors read.
+const READ_FOR_DEVICES: &[&str] = &[
+    "/etc/OpenCL",
+    "/etc/drirc",
+    "/etc/vulkan",
+    "/proc/driver",
+    "/sys",
+    "/usr/local/share",
+    "/usr/share",
+];
+
+/// Devices of graphics and neural processors. An asterisk stands for the rest of a name.
+const DEVICES: &[&str] = &[
+    "/dev/adsprpc*",
+    "/dev/dma_heap",
+    "/dev/dri",
+    "/dev/fastrpc*",
+    "/dev/ion",
+    "/dev/kfd",
+    "/dev/kgsl*",
+    "/dev/mali*",
+    "/dev/nvidia*",
+];
+
+/// The Landlock of Linux 6.2, the first that keeps files from being truncated.
+const FILES: ABI = ABI::V3;
+/// The newest Landlock that is asked for, where the system has it.
+const NEWEST: ABI = ABI::V6;
+
+pub(super) fn confine(allowed: &Allowed) -> Sandbox {
+    let mut missing = Vec::new();
+    let mut attempt = |done: Result<(), String>| missing.extend(done.err());
+    attempt(close_inherited());
+    attempt(set_no_new_privs(true).map_err(|error| format!("it may gain rights ({error})")));
+    attempt(drop_capabilities());
+    attempt(restrict_files(allowed));
+    attempt(syscalls::restrict());
+    Sandbox::without(missing, allowed.devices.clone())
+}
+
+/// Closes what the parent was started with and did not know of.
+fn close_inherited() -> Result<(), String> {
+    let unknown = |error: io::Error| format!("it may have inherited open files ({error})");
+    let names = std::fs::read_dir("/proc/self/fd").map_err(unknown)?;
+    let open: Vec<i32> = names
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|descriptor| *descriptor > 2)
+        .collect();
+    for descriptor in open {
+        // The one that listed them is closed already.
+        let _ = nix::unistd::close(descriptor);
+    }
+    Ok(())
+}
+
+fn drop_capabilities() -> Result<(), String> {
+    let none = CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
+    };
+    set_capabilities(None, none).map_err(|error| format!("it keeps its capabilities ({error})"))
+}
+
+fn restrict_files(allowed: &Allowed) -> Result<(), String> {
+    let failed = |error: RulesetError| format!("it can read and write all files ({error})");
+    let rules = rules(allowed).map_err(failed)?;
+    let status = rules.restrict_self().map_err(failed)?;
+    match status.ruleset {
+        RulesetStatus::FullyEnforced => Ok(()),
+        RulesetStatus::PartiallyEnforced if has_files() => Ok(()),
+        RulesetStatus::PartiallyEnforced => Err(
+            "it can truncate and move files of the user (Linux before 6.2 has no protection)"
+                .to_owned(),
+        ),
+        RulesetStatus::NotEnforced => Err(
+            "it can read and write all files (this Linux has no Landlock, or it is not enabled)"
+                .to_owned(),
+        ),
+    }
+}
+
+/// Whether the system keeps all accesses to files that matter; what newer systems keep beyond that, the filter of
+/// system calls keeps as well.
+fn has_files() -> bool {
+    let required = Ruleset::default()
+        .set_compatibility(landlock::CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(FILES));
+    required.is_ok()
+}
+
+fn rules(allowed: &Allowed) -> Result<RulesetCreated, RulesetError> {
+    let mut rules = Ruleset::default()
+        .handle_access(AccessFs::from_all(NEWEST))?
+        .handle_access(AccessNet::from_all(NEWEST))?
+        .scope(Scope::from_all(NEWEST))?
+        .create()?;
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    let write = AccessFs::ReadFile | AccessFs::WriteFile;
+    for path in READ {
+        rules = allow(rules, Path::new(path), read)?;
+    }
+    for path in &allowed.read {
+        rules = allow(rules, path, read)?;
+    }
+    for path in &allowed.list {
+        rules = allow(rules, path, AccessFs::ReadDir.into())?;
+    }
+    rules = allow(rules, Path::new("/dev/null"), write)?;
+    if let Some(scratch) = &allowed.scratch {
+        let all = AccessFs::from_all(FILES) & !AccessFs::Execute;
+        rules = allow(rules, scratch, all)?;
+    }
+    if allowed.devices.is_some() {
+        for path in READ_FOR_DEVICES {
+            rules = allow(rules, Path::new(path), read)?;
+        }
+        for path in DEVICES.iter().flat_map(|pattern| matching(pattern)) {
+            rules = allow(rules, &path, write | AccessFs::ReadDir | AccessFs::IoctlDev)?;
+        }
+    }
+    Ok(rules)
+}
+
+/// Adds a rule for what is at a path, if anything is.
+fn allow(
+    rules: RulesetCreated,
+    path: &Path,
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, RulesetError> {
+    let Ok(file) = PathFd::new(path) else {
+        return Ok(rules);
+    };
+    let access = if path.is_dir() {
+        access
+    } else {
+        access & AccessFs::from_file(NEWEST)
+    };
+    let rules = rules.add_rule(PathBeneath::new(&file, access))?;
+    if path == Path::new("/proc/self") {
+        hold(file);
+    }
+    Ok(rules)
+}
+
+/// Keeps a file open: a rule for a file of `/proc` is lost when the system forgets the file.
+fn hold(file: PathFd) {
+    static HELD: OnceLock<PathFd> = OnceLock::new();
+    debug_assert!(rustix::fs::fstat(file.as_fd()).is_ok(), "it is open");
+    let _ = HELD.set(file);
+}
+
+/// The paths that a pattern of [`DEVICES`] stands for.
+fn matching(pattern: &str) -> Vec<std::path::PathBuf> {
+    let Some(start) = pattern.strip_suffix('*') else {
+        return vec![pattern.into()];
+    };
+    let (folder, start) = start.rsplit_once('/').unwrap_or(("", start));
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(start))
+        .map(|entry| entry.path())
+        .collect()
+}

@@ -1,0 +1,207 @@
+//! What a worker is told first: enough to work out what it may use.
+//!
+//! Invariant: working it out reads directories and headers of models and parses nothing else; on systems where the
+//! worker confines itself, it is the worker that does it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
+
+use crate::engine::surroundings::Surroundings;
+use crate::engine::{self, Engine, LoadRequest, Provider};
+use crate::model::{self, ModelInfo};
+use crate::package::Backend;
+use crate::runtime::process::sandbox::{Allowed, Mode};
+
+/// What a worker is for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Setup {
+    /// Name of the engine.
+    pub(super) engine: String,
+    /// The model file; an empty path where there is none.
+    pub(super) model: PathBuf,
+    /// The provider or the program's delegate that needs devices of the machine.
+    pub(super) devices: Option<String>,
+    /// Bytes of the model's weights, in its file and beside it; 0 if the file cannot be read, which loading will say.
+    pub(super) weights: u64,
+    library: Option<PathBuf>,
+    scratch: Option<PathBuf>,
+    surroundings: Surroundings,
+}
+
+impl Setup {
+    /// To load a model.
+    pub(super) fn of(engine: &str, request: &LoadRequest) -> Self {
+        let options = &request.options;
+        let mut setup = Self::of_library(engine);
+        setup.model.clone_from(&request.model);
+        setup.library.clone_from(&options.library);
+        if !matches!(options.provider, Provider::Cpu | Provider::Xnnpack) {
+            setup.devices = Some(options.provider.name().to_owned());
+        }
+        if let Ok((info, _)) = model::open(&request.model) {
+            let beside = info.external.iter().filter_map(|data| data.needs_bytes);
+            setup.weights = beside.fold(info.weight_bytes, u64::saturating_add);
+            let delegate = device_delegate(&info, &request.signature.method);
+            if engine::engine(engine).is_some_and(|engine| !engine.is_everywhere()) {
+                setup.devices = setup.devices.or(delegate);
+            }
+        }
+        setup
+    }
+
+    /// To look at an engine's library.
+    pub(super) fn of_library(engine: &str) -> Self {
+        Self {
+            engine: engine.to_owned(),
+            model: PathBuf::new(),
+            devices: None,
+            weights: 0,
+            library: None,
+            scratch: None,
+            surroundings: Surroundings::of_this_process(),
+        }
+    }
+
+    /// Makes a folder for temporary files, if the engine may write some: the shared one is closed to it.
+    pub(super) fn scratch(&mut self) -> io::Result<Option<TempDir>> {
+        let engine = engine::engine(&self.engine);
+        if Mode::chosen() == Mode::Off || engine.is_none_or(Engine::is_everywhere) {
+            return Ok(None);
+        }
+        let scratch = tempfile::Builder::new().prefix("pkgtool-").tempdir()?;
+        self.scratch = Some(scratch.path().to_owned());
+        Ok(Some(scratch))
+    }
+
+    /// Takes the parent's surroundings for this process's, and works out what it may use.
+    pub(super) fn prepare(&self) -> Allowed {
+        self.surroundings.clone().give();
+        self.allowed()
+    }
+
+    /// What it may use.
+    pub(super) fn allowed(&self) -> Allowed {
+        let engine = engine::engine(&self.engine);
+        let needs = engine.map(|engine| engine.prepare(self.library.as_deref()));
+        let needs = needs.unwrap_or_default();
+        let mut allowed = Allowed {
+            read: needs.read,
+            list: needs.list,
+            scratch: self.scratch.clone(),
+            devices: self.devices.clone(),
+        };
+        if !self.model.as_os_str().is_empty() {
+            self.allow_model(&mut allowed);
+        }
+        allowed
+    }
+
+    /// The folder that holds the model, and the one to which a link of a hub's cache leads. In a folder of everything
+    /// the user has, only the model's own files.
+    fn allow_model(&self, allowed: &mut Allowed) {
+        let model = &self.model;
+        let Ok(real) = model.canonicalize() else {
+            return;
+        };
+        if real.is_dir() {
+            allowed.read.push(real);
+            return;
+        }
+        for path in [model, &real] {
+            let folder = path.parent().map_or(Path::new(""), |folder| folder);
+            let folder = if folder.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                folder
+            };
+            if self.is_of_everything(folder) {
+                allowed.list.push(folder.to_owned());
+                allowed.read.push(path.clone());
+                allowed.read.extend(external(model, folder));
+            } else {
+                allowed.read.push(folder.to_owned());
+            }
+        }
+    }
+
+    /// Whether a folder holds the user's home, or is the shared one for temporary files.
+    fn is_of_everything(&self, folder: &Path) -> bool {
+        let Ok(folder) = folder.canonicalize() else {
+            return true;
+        };
+        let home = self.surroundings.home();
+        let home = home.and_then(|home| home.canonicalize().ok());
+        home.is_some_and(|home| home.starts_with(&folder))
+            || folder.parent().is_none()
+            || ["/tmp", "/var/tmp", "/private/tmp"]
+                .iter()
+                .any(|it| folder == Path::new(it))
+    }
+}
+
+/// The first delegate of a method that does not compute on the processor.
+fn device_delegate(info: &ModelInfo, method: &str) -> Option<String> {
+    let mut delegates = info.method(method)?.delegates.iter();
+    let found = delegates.find(|delegate| delegate.id != Backend::Xnnpack.delegate_id())?;
+    Some(found.id.clone())
+}
+
+/// The files beside a model that it names.
+fn external(model: &Path, folder: &Path) -> Vec<PathBuf> {
+    let Ok((info, _)) = model::open(model) else {
+        return Vec::new();
+    };
+    let located = info
+        .external
+        .iter()
+        .filter_map(|data| data.locate(folder).ok()?);
+    located.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setup(model: &Path, home: &Path) -> Setup {
+        let mut setup = Setup::of_library("tract");
+        setup.model = model.to_owned();
+        let home = home.as_os_str().to_owned();
+        setup.surroundings.variables.insert("HOME".to_owned(), home);
+        setup
+    }
+
+    #[test]
+    fn a_model_in_the_home_directory_opens_itself_alone() {
+        let home = tempfile::tempdir().expect("a directory");
+        let home = home.path().canonicalize().expect("it is there");
+        let model = home.join("model.onnx");
+        std::fs::write(&model, b"").expect("a file");
+        std::fs::write(home.join("secret"), b"").expect("a file");
+        let allowed = setup(&model, &home).allowed();
+        assert!(allowed.read.contains(&model), "{allowed:?}");
+        assert!(!allowed.read.contains(&home), "{allowed:?}");
+        assert!(allowed.list.contains(&home), "{allowed:?}");
+        let elsewhere = setup(&model, Path::new("/nobody")).allowed();
+        assert!(elsewhere.read.contains(&home), "{elsewhere:?}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_of_a_cache_opens_the_folder_of_blobs() {
+        let cache = tempfile::tempdir().expect("a directory");
+        let cache = cache.path().canonicalize().expect("it is there");
+        let (blobs, snapshot) = (cache.join("blobs"), cache.join("snapshots/1/onnx"));
+        std::fs::create_dir_all(&blobs).expect("a directory");
+        std::fs::create_dir_all(&snapshot).expect("a directory");
+        std::fs::write(blobs.join("a"), b"").expect("a file");
+        let model = snapshot.join("model.onnx");
+        std::os::unix::fs::symlink("../../../blobs/a", &model).expect("a link");
+        let allowed = setup(&model, Path::new("/nobody")).allowed();
+        assert!(allowed.read.contains(&blobs), "{allowed:?}");
+        assert!(allowed.read.contains(&snapshot), "{allowed:?}");
+        assert!(!allowed.read.contains(&cache), "{allowed:?}");
+    }
+}
