@@ -59,6 +59,7 @@ impl Failure {
             ),
             CallError::Over(_) => Self::new(409, "CONVERSATION_IS_OVER", message),
             CallError::Stopped => Self::new(503, SERVICE_UNAVAILABLE, message),
+            CallError::Down { .. } => Self::new(503, SERVICE_UNAVAILABLE, message),
             CallError::Unreachable(_) => Self::new(
                 502,
                 SERVICE_UNAVAILABLE,
