@@ -72,7 +72,7 @@ impl Pool {
     /// Takes the address with the fewest calls in flight, of those that are not down and were not tried.
     pub(super) fn take(&self, tried: &[usize]) -> Option<Held> {
         let count = self.targets.len();
-        let start = self.turn.fetch_add(1, Relaxed);
+        let start = self.turn.fetch_add(usize::from(tried.is_empty()), Relaxed);
         let in_turn = (0..count).map(|offset| (start % count + offset) % count);
         let mut order: Vec<usize> = in_turn.filter(|number| !tried.contains(number)).collect();
         order.sort_by_key(|number| self.targets[*number].in_flight());

@@ -86,6 +86,7 @@ impl Backend {
     }
 
     pub(crate) fn does(&self, does: Does) {
+        *self.shared.released.lock().expect("no test panicked") = false;
         *self.shared.does.lock().expect("no test panicked") = does;
     }
 
@@ -167,7 +168,10 @@ fn serve(stream: TcpStream, shared: &Shared) {
         shared.seen.lock().expect("no test panicked").push(seen);
         let does = shared.does.lock().expect("no test panicked").clone();
         let (status, body) = match does {
-            _ if method != "POST" => (*shared.health.lock().expect("no test panicked"), String::new()),
+            _ if method != "POST" => (
+                *shared.health.lock().expect("no test panicked"),
+                String::new(),
+            ),
             Does::Answers(status, body) => (status, body),
             Does::Drops => return,
             Does::Holds => {
@@ -197,7 +201,10 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Seen> {
         headers,
         body: Vec::new(),
     };
-    let length = seen.header("content-length").first().map_or(0, |text| text.parse().unwrap_or(0));
+    let length = seen
+        .header("content-length")
+        .first()
+        .map_or(0, |text| text.parse().unwrap_or(0));
     seen.body = vec![0; length];
     reader.read_exact(&mut seen.body).ok()?;
     Some(seen)
