@@ -25,9 +25,22 @@ const SECRET: [&str; 12] = [
 /// Last words of names that only say where a secret is.
 const PLACES: [&str; 3] = ["env", "file", "header"];
 
-/// Masks credentials in a text: in addresses, and in what is assigned to a name that says it is secret.
+/// Masks credentials in a text: those of addresses, and bearer tokens.
 pub fn redact(text: &str) -> String {
-    assignments(&addresses(text))
+    tokens(&addresses(text))
+}
+
+/// The same in a text that quotes lines of a settings' file, each after `|`: there also what is assigned to a
+/// name that says that it is a secret.
+pub fn redact_quoted(text: &str) -> String {
+    let lines = redact(text);
+    let lines = lines
+        .split_inclusive('\n')
+        .map(|line| match line.split_once('|') {
+            Some((number, quoted)) => format!("{number}|{}", assignments(quoted)),
+            None => line.to_owned(),
+        });
+    lines.collect()
 }
 
 /// Whether the value of this name is a secret.
@@ -71,6 +84,22 @@ fn address_without_credentials(address: &str) -> String {
 
 fn mask_unless_empty(text: &str) -> &str {
     if text.is_empty() { "" } else { MASK }
+}
+
+/// Masks what follows `Bearer`.
+fn tokens(text: &str) -> String {
+    const SCHEME: &str = "bearer ";
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    // Small letters of ASCII stand at the same places.
+    while let Some(at) = rest.to_ascii_lowercase().find(SCHEME) {
+        let (before, after) = rest.split_at(at + SCHEME.len());
+        shown.push_str(before);
+        let end = after.find(ends_address).unwrap_or(after.len());
+        shown.push_str(mask_unless_empty(&after[..end]));
+        rest = &after[end..];
+    }
+    shown + rest
 }
 
 /// Masks what stands after `NAME =` where the name says that it is a secret.
@@ -131,20 +160,28 @@ mod tests {
                 "http://***@h:80/x?*** end",
             ),
             ("http://h/?", "http://h/?"),
-            ("key = \"sk-1 2\"\n  | ^", "key = ***\n  | ^"),
+            ("`Bearer sk-1` and bearer x.", "`Bearer ***` and bearer ***"),
+            ("expected KEY=VALUE", "expected KEY=VALUE"),
+            ("", ""),
+        ] {
+            assert_eq!(redact(text), shown, "{text}");
+        }
+        for (text, shown) in [
+            ("3 | key = \"sk-1 2\"\n  | ^", "3 | key = ***\n  | ^"),
+            ("expected KEY=VALUE", "expected KEY=VALUE"),
             (
                 "3 | { name = \"a\", api_key = 'x', b = 1 }",
                 "3 | { name = \"a\", api_key = ***, b = 1 }",
             ),
-            ("\"X-Auth-Token\" = \"t\"", "\"X-Auth-Token\" = ***"),
-            ("token = \"open\nnext = 1", "token = ***\nnext = 1"),
-            ("key_env = \"NAME\"", "key_env = \"NAME\""),
-            ("key_file=k name=n", "key_file=k name=n"),
-            ("monkey = 1", "monkey = 1"),
-            ("password=", "password="),
+            ("| \"X-Auth-Token\" = \"t\"", "| \"X-Auth-Token\" = ***"),
+            ("| token = \"open\nnext = 1", "| token = ***\nnext = 1"),
+            ("| key_env = \"NAME\"", "| key_env = \"NAME\""),
+            ("| key_file=k name=n", "| key_file=k name=n"),
+            ("| monkey = 1", "| monkey = 1"),
+            ("| password=", "| password="),
             ("", ""),
         ] {
-            assert_eq!(redact(text), shown, "{text}");
+            assert_eq!(redact_quoted(text), shown, "{text}");
         }
     }
 

@@ -24,7 +24,7 @@ pub use listen::{Listen, NoPlace};
 
 use crate::engine::OrtOption;
 use crate::service::ServiceSettings;
-use crate::source::redact::redact;
+use crate::source::redact::{redact, redact_quoted};
 use crate::task::{Caps, Quota};
 pub use live::Changes;
 pub use operators::{
@@ -232,7 +232,7 @@ pub enum SettingsError {
         error: std::io::Error,
     },
     /// The file is wrong.
-    #[error("{}: {}", path.display(), redact(&error.to_string()))]
+    #[error("{}: {}", path.display(), redact_quoted(&error.to_string()))]
     File {
         /// The file.
         path: PathBuf,

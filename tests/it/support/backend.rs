@@ -173,7 +173,11 @@ fn serve(stream: TcpStream, shared: &Shared) {
                 String::new(),
             ),
             Does::Answers(status, body) => (status, body),
-            Does::Drops => return,
+            Does::Drops => {
+                // Another handle may be open: what closes is the connection.
+                let _ = stream.shutdown(std::net::Shutdown::Both);
+                return;
+            }
             Does::Holds => {
                 let released = shared.released.lock().expect("no test panicked");
                 let waited = shared.changed.wait_while(released, |released| !*released);
