@@ -10,11 +10,11 @@ use tokio::time::Instant;
 
 use super::super::exit::Failure;
 use super::places::Places;
-use super::proxies::proxies;
+use super::proxies::{owner, proxies};
 use super::training::{jobs, opening, settings_of, trained_directory, untrained};
 use crate::account::{
-    Account, AccountId, AccountStore, Accounts, Directory, Permissions, PredictConfigs, Secret,
-    UNLIMITED, UsageCounts,
+    Account, AccountStore, Accounts, Directory, Permissions, PredictConfigs, Secret, UNLIMITED,
+    UsageCounts,
 };
 use crate::database::{DataLock, DatabaseUrl, RetentionClock, Timestamp};
 use crate::gateway::settings::{LOCAL_ACCOUNT, Settings};
@@ -409,14 +409,4 @@ fn require_directory(path: &Path) -> Result<(), Failure> {
         "{}: there is no such directory",
         path.display()
     )))
-}
-
-pub(super) fn owner(accounts: &[Account], name: &str) -> Result<AccountId, Failure> {
-    let found = accounts.iter().find(|account| account.name == name);
-    found.map(|account| account.id).ok_or_else(|| {
-        Failure::Other(format!(
-            "there is no account `{name}`; make it with `pkgtool accounts create --name {name} \
-             --rps 50`"
-        ))
-    })
 }

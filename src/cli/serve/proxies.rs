@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::exit::Failure;
 use super::{Args, config_file};
-use crate::account::{Account, AccountStore};
+use crate::account::{Account, AccountId, AccountStore};
 use crate::gateway::Services;
 use crate::gateway::settings::Settings;
 use crate::service::engine::Engines;
@@ -32,7 +32,7 @@ pub(super) async fn proxies(
 ) -> Result<Vec<Service>, Failure> {
     let mut services = Vec::new();
     for (proxy, options) in settings.proxies.iter().zip(upstreams) {
-        let owner = super::parts::owner(accounts, &proxy.account)?;
+        let owner = owner(accounts, &proxy.account)?;
         let before = running.and_then(|running| running.proxy(owner, &proxy.name));
         let upstream = match before.as_deref().map(|service| &service.kind) {
             Some(Kind::Proxy(upstream)) if *upstream.options() == options => Arc::clone(upstream),
@@ -52,4 +52,15 @@ pub(super) async fn proxies(
         });
     }
     Ok(services)
+}
+
+/// The account of this name.
+pub(super) fn owner(accounts: &[Account], name: &str) -> Result<AccountId, Failure> {
+    let found = accounts.iter().find(|account| account.name == name);
+    found.map(|account| account.id).ok_or_else(|| {
+        Failure::Other(format!(
+            "there is no account `{name}`; make it with `pkgtool accounts create --name {name} \
+             --rps 50`"
+        ))
+    })
 }

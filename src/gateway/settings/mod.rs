@@ -286,6 +286,7 @@ pub enum SettingsError {
 
 impl SettingsError {
     /// The error of a value that stands in this file.
+    #[must_use]
     pub fn in_file(self, path: &Path) -> Self {
         Self::InFile {
             path: path.to_owned(),
@@ -346,10 +347,6 @@ impl Settings {
         }
     }
 
-    #[expect(
-        clippy::too_many_lines,
-        reason = "a table of limits, one after the other"
-    )]
     fn check(&self) -> Result<(), SettingsError> {
         for (place, value) in [
             ("timeouts.header_s", self.timeouts.header_s),

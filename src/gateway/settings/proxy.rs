@@ -12,6 +12,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::environment::PREFIX;
 use super::{LOCAL_ACCOUNT, Settings, SettingsError};
 use crate::service::{Address, UpstreamKey, UpstreamOptions};
 use crate::source::redact::{is_secret_name, redact};
@@ -247,6 +248,11 @@ impl Proxy {
             let expected = "there is no key for it: set `key_env` or `key_file`";
             return Err(place.wrong("key_header", header, expected));
         }
+        if let Some(env) = self.key_env.as_ref().filter(|env| env.starts_with(PREFIX)) {
+            let expected =
+                format!("variables that begin with `{PREFIX}` are settings: take another name");
+            return Err(place.wrong("key_env", env, &expected));
+        }
         let header = self.key_header(place)?;
         if has_key && header == AUTHORIZATION && addresses.iter().any(Address::has_user) {
             let expected = "the address has a user, and both would be sent as `Authorization`: remove one \
@@ -427,6 +433,7 @@ mod tests {
                 "remove one",
             ),
             (format!("{url}\nkey_header = \"x-api-key\""), "no key"),
+            (format!("{url}\nkey_env = \"PKGTOOL_KEY\""), "another name"),
             (
                 format!("{url}\nkey_env = \"K\"\nkey_header = \"host\""),
                 "sets this header itself",

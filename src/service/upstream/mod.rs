@@ -134,7 +134,7 @@ impl Upstream {
             .connect_timeout(CONNECT)
             .redirect(reqwest::redirect::Policy::none())
             .build()
-            .map_err(|error| reason(error))?;
+            .map_err(reason)?;
         let mut headers = options.headers.clone();
         if let Some(key) = &options.key {
             headers.insert(key.header.clone(), key.value.clone());
