@@ -30,6 +30,14 @@ pub fn redact(text: &str) -> String {
     tokens(&addresses(text))
 }
 
+/// The same for a text that is to be an address, however it is written.
+pub fn redact_address(text: &str) -> String {
+    match text.split_once("://") {
+        Some((scheme, rest)) => format!("{scheme}://{}", address_without_credentials(rest)),
+        None => address_without_credentials(text),
+    }
+}
+
 /// The same in a text that quotes lines of a settings' file, each after `|`: there also what is assigned to a
 /// name that says that it is a secret.
 pub fn redact_quoted(text: &str) -> String {
@@ -58,16 +66,13 @@ fn addresses(text: &str) -> String {
     while let Some(at) = rest.find("://") {
         let (before, after) = rest.split_at(at + 3);
         shown.push_str(before);
-        let end = after.find(ends_address).unwrap_or(after.len());
+        // Whatever else stands there may be a part of a password.
+        let end = after.find(char::is_whitespace).unwrap_or(after.len());
         let (address, next) = after.split_at(end);
         shown.push_str(&address_without_credentials(address));
         rest = next;
     }
     shown + rest
-}
-
-fn ends_address(c: char) -> bool {
-    c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>')
 }
 
 /// What follows `://`: the user goes up to the last `@` before the path, or of all where that is unclear.
@@ -95,7 +100,8 @@ fn tokens(text: &str) -> String {
     while let Some(at) = rest.to_ascii_lowercase().find(SCHEME) {
         let (before, after) = rest.split_at(at + SCHEME.len());
         shown.push_str(before);
-        let end = after.find(ends_address).unwrap_or(after.len());
+        let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`');
+        let end = after.find(ends).unwrap_or(after.len());
         shown.push_str(mask_unless_empty(&after[..end]));
         rest = &after[end..];
     }
@@ -182,6 +188,19 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(redact_quoted(text), shown, "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_masked_however_they_are_written() {
+        for (text, shown) in [
+            ("http://h/a", "http://h/a"),
+            ("http://u:p w\t\"@h/a?b", "http://***@h/a?***"),
+            ("http:/u:p@h/a", "***@h/a"),
+            ("u:p@h", "***@h"),
+            ("h?k=v", "h?***"),
+        ] {
+            assert_eq!(redact_address(text), shown, "{text}");
         }
     }
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::environment::PREFIX;
 use super::{LOCAL_ACCOUNT, Settings, SettingsError};
 use crate::service::{Address, UpstreamKey, UpstreamOptions};
-use crate::source::redact::{is_secret_name, redact};
+use crate::source::redact::{is_secret_name, redact, redact_address};
 
 /// Most addresses of a proxy.
 const MOST_ADDRESSES: usize = 64;
@@ -82,7 +82,12 @@ pub struct Addresses(Vec<String>);
 impl Addresses {
     /// The same without credentials, as they are shown.
     fn redacted(&self) -> Self {
-        Self(self.0.iter().map(|address| redact(address)).collect())
+        Self(
+            self.0
+                .iter()
+                .map(|address| redact_address(address))
+                .collect(),
+        )
     }
 }
 
@@ -227,9 +232,10 @@ impl Proxy {
         let mut addresses: Vec<Address> = Vec::with_capacity(written.len());
         for text in written {
             let address = Address::parse(text);
-            let address = address.map_err(|error| place.wrong("upstream", text, &error))?;
+            let shown = redact_address(text);
+            let address = address.map_err(|error| place.wrong("upstream", &shown, &error))?;
             if addresses.contains(&address) {
-                return Err(place.wrong("upstream", text, "it is there twice: remove one"));
+                return Err(place.wrong("upstream", &shown, "it is there twice: remove one"));
             }
             addresses.push(address);
         }
@@ -257,7 +263,8 @@ impl Proxy {
         if has_key && header == AUTHORIZATION && addresses.iter().any(Address::has_user) {
             let expected = "the address has a user, and both would be sent as `Authorization`: remove one \
                             of them, or set `key_header`";
-            return Err(place.wrong("upstream", &self.upstream.0.join(", "), expected));
+            let shown = self.upstream.redacted().0.join(", ");
+            return Err(place.wrong("upstream", &shown, expected));
         }
         Ok(())
     }
@@ -420,6 +427,10 @@ mod tests {
         let url = "upstream = \"http://me:hush@h/\"";
         for (wrong, says) in [
             ("upstream = \"me:hush@h\"".to_owned(), "proxies[0].upstream"),
+            (
+                "upstream = \"http:/me:hu sh@h:x/\"".to_owned(),
+                "invalid port",
+            ),
             ("upstream = \"ftp://me:hush@h\"".to_owned(), "`http://`"),
             ("upstream = []".to_owned(), "1 to 64 addresses"),
             (
