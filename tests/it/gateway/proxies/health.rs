@@ -25,7 +25,8 @@ fn what_is_unhealthy_is_not_asked() {
     for _ in 0..3 {
         first.is_healthy(503);
         is_up(&first, false);
-        (first.take_seen(), second.take_seen());
+        first.take_seen();
+        second.take_seen();
         for _ in 0..6 {
             assert_eq!(ask(&gateway, "two"), 200);
         }

@@ -17,7 +17,11 @@ fn credentials_of_an_address_are_sent_and_shown_nowhere() {
     let address = format!("http://me:{HUSH}@{}/predict?code={HUSH}", backend.place());
     let settings = format!(
         "[log]\nlevel = \"trace\"\n{}",
-        proxy("secret", &[address.clone()], "health_every_s = 0.2")
+        proxy(
+            "secret",
+            std::slice::from_ref(&address),
+            "health_every_s = 0.2"
+        )
     );
     let gateway = Setup::new().settings(&settings).start();
     let shown = format!("http://***@{}/predict?***", backend.place());
@@ -80,7 +84,9 @@ fn settings_are_printed_and_refused_without_credentials() {
         pkgtool(["serve", "--print-config", "--config", file]).run()
     };
     let url = format!("http://me:{HUSH}@h/?k={HUSH}");
-    let printed = print(&proxy("x", &[url.clone()], "")).expect_code(0).stdout;
+    let printed = print(&proxy("x", std::slice::from_ref(&url), ""))
+        .expect_code(0)
+        .stdout;
     assert!(printed.contains("\"http://***@h/?***\""), "{printed}");
     assert!(!printed.contains(HUSH), "{printed}");
     // What was printed does not pass for the real thing.
@@ -211,7 +217,7 @@ fn a_key_that_is_not_there_is_an_error_at_the_start() {
         (&b""[..], "it is empty"),
         (b"two\nhush-hush", "line break"),
         (b"\xff\xfe", "cannot be read"),
-        (&[b'x'; 20_000], "at most 16384 bytes"),
+        (&vec![b'x'; 20_000], "at most 16384 bytes"),
     ] {
         let said = with_file(content);
         assert!(
