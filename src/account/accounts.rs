@@ -75,11 +75,6 @@ impl Accounts {
         now: Timestamp,
     ) -> Result<Account, AccountError> {
         check_name(name)?;
-        if name.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(AccountError::Name {
-                name: name.to_owned(),
-            });
-        }
         let made = self.store.create_account(name, rps, now).await?;
         made.ok_or_else(|| AccountError::Exists {
             what: "an account",
@@ -195,7 +190,9 @@ fn unknown_account(account: &str) -> AccountError {
 
 fn check_name(name: &str) -> Result<(), AccountError> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(allowed) {
+    // Digits only would be read as a number.
+    let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+    if (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(allowed) && !is_number {
         return Ok(());
     }
     Err(AccountError::Name {

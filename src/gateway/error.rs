@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::in_flight::Met;
 use crate::database::DatabaseError;
-use crate::service::{CallError, Refusal};
+use crate::service::{self, CallError, Refusal};
 use crate::task::{BAD_REQUEST, BlobError, EnqueueError, Failure, SERVICE_UNAVAILABLE};
 
 /// Tells a client whether trying again can help.
@@ -437,6 +437,10 @@ impl From<CallError> for Error {
                 let mut error = Self::of_failure(failure);
                 error.more.body = Some((body, content_type));
                 error
+            }
+            CallError::Down { retry_after, .. } => {
+                let seconds = service::seconds(retry_after);
+                Self::of_failure(Failure::of(error)).retry_after(seconds)
             }
             other => {
                 let detail = other.to_string();

@@ -135,9 +135,10 @@ impl Services {
             if services.is_empty() {
                 return None;
             }
-            let number = number(model);
+            // As in a catalog: what is digits only is a number, and never a name.
             let found = services.iter().find(|((account, name), service)| {
-                *account == owner && (name == model || number == Some(service.id))
+                let is_meant = number(model).map_or(name == model, |number| number == service.id);
+                *account == owner && is_meant
             });
             found.map(|(_, service)| Arc::clone(service))
         };
@@ -149,6 +150,18 @@ impl Services {
     /// Packages that are there but not served.
     pub fn unserved(&self) -> Arc<Vec<Unserved>> {
         self.catalog.unserved()
+    }
+
+    /// The proxy of this name.
+    pub fn proxy(&self, owner: AccountId, name: &str) -> Option<Arc<Service>> {
+        let proxies = self.proxies.load();
+        proxies.get(&(owner, name.to_owned())).map(Arc::clone)
+    }
+
+    /// Replaces all proxies. Calls that are under way go on with those that they began with.
+    pub fn replace_proxies(&self, proxies: Vec<Service>) {
+        let proxies: Named = proxies.into_iter().map(keyed).collect();
+        self.proxies.store(Arc::new(proxies));
     }
 
     /// Has services run by these settings where they are other ones than before.

@@ -40,6 +40,8 @@ pub struct Refusal {
 /// What a service answered.
 #[derive(Debug)]
 pub struct Answer {
+    /// The HTTP status, a success: 200, or what an upstream said.
+    pub status: u16,
     /// The body.
     pub body: Body,
     /// Its media type.
@@ -122,9 +124,26 @@ pub enum CallError {
         /// Its body.
         body: Bytes,
     },
+    /// All addresses of an upstream failed lately.
+    #[error(
+        "the upstream does not answer at {}; the next attempt is in {} s",
+        if *addresses == 1 { "its address".to_owned() } else { format!("any of its {addresses} addresses") },
+        seconds(*retry_after)
+    )]
+    Down {
+        /// How many there are.
+        addresses: usize,
+        /// When one of them is asked again.
+        retry_after: Duration,
+    },
     /// An upstream could not be reached.
     #[error("the upstream cannot be reached: {0}")]
     Unreachable(String),
+}
+
+/// Whole seconds in which this time has passed, at least one.
+pub(crate) fn seconds(time: Duration) -> u64 {
+    (time.as_secs() + u64::from(time.subsec_nanos() > 0)).max(1)
 }
 
 impl Spent {

@@ -34,9 +34,9 @@ pub use device::{
     Takes, TakesInput, TakesTexts,
 };
 pub use settings::{Isolation, Listed, ServiceSettings};
-pub use upstream::{Forward, Upstream};
+pub use upstream::{Address, AddressState, Forward, Upstream, UpstreamKey, UpstreamOptions};
 
-pub(crate) use call::relative;
+pub(crate) use call::{relative, seconds};
 
 use crate::account::AccountId;
 use crate::database::Timestamp;
@@ -108,7 +108,7 @@ impl Service {
     pub fn inactive_reason(&self) -> Option<String> {
         match &self.kind {
             Kind::Device(device) => device.inactive_reason(None),
-            Kind::Proxy(_) => None,
+            Kind::Proxy(upstream) => upstream.inactive_reason(),
             Kind::Untrained(_) => Some(self.not_trained()),
         }
     }
@@ -117,6 +117,7 @@ impl Service {
     pub fn may_answer(&self) -> bool {
         match &self.kind {
             Kind::Device(device) => device.may_answer(),
+            // It says itself when an attempt is worth it, and how long that takes.
             Kind::Proxy(_) => true,
             Kind::Untrained(_) => false,
         }

@@ -22,6 +22,7 @@ pub mod path_set;
 mod positions;
 pub mod pretty;
 pub mod read_at;
+pub mod redact;
 pub mod replace;
 pub mod same_bytes;
 pub mod same_file;

@@ -58,7 +58,9 @@ impl Failure {
                 format!("the service's process died; {IN_THE_LOG}"),
             ),
             CallError::Over(_) => Self::new(409, "CONVERSATION_IS_OVER", message),
-            CallError::Stopped => Self::new(503, SERVICE_UNAVAILABLE, message),
+            CallError::Stopped | CallError::Down { .. } => {
+                Self::new(503, SERVICE_UNAVAILABLE, message)
+            }
             CallError::Unreachable(_) => Self::new(
                 502,
                 SERVICE_UNAVAILABLE,

@@ -4,6 +4,7 @@ mod log;
 mod open_files;
 mod parts;
 mod places;
+mod proxies;
 mod reload;
 #[cfg(feature = "remote")]
 mod sources;
@@ -97,18 +98,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 /// Arguments over environment over file.
 fn settings(args: &Args) -> Result<Settings, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
-    let variables = || {
-        std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-    };
-    let mut config = args.config.clone();
-    if config.is_none() {
-        // Where the data directory is may come from the environment.
-        let before = Settings::read(None, variables()).map_err(|error| other(&error))?;
-        let named = args.data_dir.clone().unwrap_or(before.data_dir);
-        let found = data_dir::of(&named).map_err(Failure::Other)?.join(CONFIG);
-        config = found.is_file().then_some(found);
-    }
+    let config = config_file(args)?;
     let mut settings =
         Settings::read(config.as_deref(), variables()).map_err(|error| other(&error))?;
     if let Some(listen) = &args.listen {
@@ -125,10 +115,29 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
     Ok(settings)
 }
 
+/// The file of the settings, if there is one.
+fn config_file(args: &Args) -> Result<Option<PathBuf>, Failure> {
+    if let Some(config) = &args.config {
+        return Ok(Some(config.clone()));
+    }
+    // Where the data directory is may come from the environment.
+    let before = Settings::read(None, variables());
+    let before = before.map_err(|error| Failure::Other(error.to_string()))?;
+    let named = args.data_dir.clone().unwrap_or(before.data_dir);
+    let found = data_dir::of(&named).map_err(Failure::Other)?.join(CONFIG);
+    Ok(found.is_file().then_some(found))
+}
+
+fn variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
 async fn serve(mut settings: Settings, args: &Args, level: Level) -> Result<Exit, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     open_files::make_room(&mut settings);
     let tls = Tls::read(&settings).map_err(|error| other(&error))?;
+    let upstreams = proxies::upstreams(&settings, args)?;
     let sources = Sources::of(&settings, &args.sources)?;
     // The address first: who gets it is the one server, and a mistake shows before anything is made.
     let listeners = listen(&settings).await?;
@@ -146,7 +155,7 @@ async fn serve(mut settings: Settings, args: &Args, level: Level) -> Result<Exit
     let signals = stop_signal(&hangups).map_err(|error| other(&error))?;
     let grace = settings.timeouts.grace();
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let running = Running::start(settings, lock, &places).await?;
+    let running = Running::start(settings, (lock, upstreams), &places).await?;
     let operators = for_operators.as_ref().map(Bound::address);
     announce(
         &running,
@@ -273,7 +282,10 @@ fn announce(
 
 fn summary(service: &Arc<Service>) -> String {
     match &service.kind {
-        Kind::Proxy(upstream) => format!("another service: {}", upstream.address()),
+        Kind::Proxy(upstream) => {
+            let addresses: Vec<String> = upstream.addresses().map(|it| it.address).collect();
+            format!("another service: {}", addresses.join(", "))
+        }
         Kind::Untrained(_) => "not trained yet".to_owned(),
         Kind::Device(device) => {
             let description = device.description();

@@ -10,10 +10,11 @@ use tokio::time::Instant;
 
 use super::super::exit::Failure;
 use super::places::Places;
+use super::proxies::{owner, proxies};
 use super::training::{jobs, opening, settings_of, trained_directory, untrained};
 use crate::account::{
-    Account, AccountId, AccountStore, Accounts, Directory, Permissions, PredictConfigs, Secret,
-    UNLIMITED, UsageCounts,
+    Account, AccountStore, Accounts, Directory, Permissions, PredictConfigs, Secret, UNLIMITED,
+    UsageCounts,
 };
 use crate::database::{DataLock, DatabaseUrl, RetentionClock, Timestamp};
 use crate::gateway::settings::{LOCAL_ACCOUNT, Settings};
@@ -22,7 +23,7 @@ use crate::runtime::machine::Machine;
 use crate::service::engine::Engines;
 use crate::service::meter::Meters;
 use crate::service::{
-    BodyMemory, Catalog, CatalogOptions, Kind, PackageDirectory, Service, Upstream,
+    BodyMemory, Catalog, CatalogOptions, Kind, PackageDirectory, Service, UpstreamOptions,
 };
 use crate::task::{Blobs, Queue, QueueOptions, Stores, TaskId, TaskIds, TaskStore};
 use crate::train::{CacheDirectory, DerivedServices, Jobs, JobsOptions, package_directory};
@@ -33,6 +34,8 @@ pub(super) struct Live {
     services: Arc<Services>,
     jobs: Arc<Jobs>,
     directory: Arc<Directory>,
+    store: Arc<dyn AccountStore>,
+    engines: Arc<Engines>,
 }
 
 impl Live {
@@ -41,10 +44,39 @@ impl Live {
         self.current.load_full()
     }
 
-    /// Everything goes by these settings, which were checked; accounts and keys are read again.
-    pub(super) fn take_over(&self, settings: Settings) {
+    /// The proxies of settings that are not in force yet. Must not be called by what drives other tasks.
+    pub(super) fn proxies(
+        &self,
+        settings: &Settings,
+        upstreams: Vec<UpstreamOptions>,
+    ) -> Result<Vec<Service>, Failure> {
+        let (store, running) = (&self.store, Some(&*self.services));
+        let proxies = async {
+            let accounts = store.accounts().await;
+            let accounts = accounts.map_err(|error| Failure::Other(error.to_string()))?;
+            let (settings, store) = ((settings, upstreams), (&accounts[..], &**store));
+            proxies(settings, store, &self.engines, running).await
+        };
+        Handle::current().block_on(proxies)
+    }
+
+    /// Whether the upstream of a proxy is another one than before, or is called in another way.
+    pub(super) fn has_changed(&self, proxies: &[Service]) -> bool {
+        proxies.iter().any(|new| {
+            let before = self.services.proxy(new.owner, &new.name);
+            let upstream = |service: &Service| match &service.kind {
+                Kind::Proxy(upstream) => Some(Arc::as_ptr(upstream)),
+                _ => None,
+            };
+            before.and_then(|before| upstream(&before)) != upstream(new)
+        })
+    }
+
+    /// Everything goes by these settings and proxies, which were checked; accounts and keys are read again.
+    pub(super) fn take_over(&self, settings: Settings, proxies: Vec<Service>) {
         let settings = Arc::new(settings);
         self.current.store(Arc::clone(&settings));
+        self.services.replace_proxies(proxies);
         let derived = self.jobs.derived();
         self.services
             .look_again(|owner, name| settings_of(&settings, derived, owner, name));
@@ -56,6 +88,7 @@ impl Live {
 pub(super) struct Running {
     settings: Settings,
     current: Arc<ArcSwap<Settings>>,
+    accounts: Arc<dyn AccountStore>,
     directory: Arc<Directory>,
     configs: Arc<PredictConfigs>,
     usage: Arc<UsageCounts>,
@@ -75,7 +108,7 @@ impl Running {
     /// Starts everything, the queue last, on a data directory whose lock is held.
     pub(super) async fn start(
         settings: Settings,
-        lock: DataLock,
+        (lock, upstreams): (DataLock, Vec<UpstreamOptions>),
         places: &Places,
     ) -> Result<Self, Failure> {
         let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
@@ -111,7 +144,7 @@ impl Running {
         let derived = Arc::new(derived.map_err(|error| other(&error))?);
         let catalog = catalog(&current, places, &all, &store, (&engines, &derived))?;
         check_services(&settings, &catalog, &derived)?;
-        let proxies = proxies(&settings, &all, &*store, &engines).await?;
+        let proxies = proxies((&settings, upstreams), (&all, &*store), &engines, None).await?;
         let untrained = untrained(&settings, &derived, &engines)?;
         let services = Services::new(Arc::clone(&catalog), proxies, untrained);
         let services = Arc::new(services);
@@ -160,6 +193,7 @@ impl Running {
         let cpu = Arc::clone(engines.meters().cpu());
         let usage = UsageCounts::start(Arc::clone(&store), keep_days, clock, cpu);
         Ok(Self {
+            accounts: Arc::clone(&store),
             directory: watched,
             configs: Arc::new(PredictConfigs::new(store)),
             usage: Arc::new(usage),
@@ -203,6 +237,8 @@ impl Running {
             services: Arc::clone(&self.services),
             jobs: Arc::clone(&self.jobs),
             directory: Arc::clone(&self.directory),
+            store: Arc::clone(&self.accounts),
+            engines: Arc::clone(&self.engines),
         }
     }
 
@@ -374,42 +410,4 @@ fn require_directory(path: &Path) -> Result<(), Failure> {
         "{}: there is no such directory",
         path.display()
     )))
-}
-
-fn owner(accounts: &[Account], name: &str) -> Result<AccountId, Failure> {
-    let found = accounts.iter().find(|account| account.name == name);
-    found.map(|account| account.id).ok_or_else(|| {
-        Failure::Other(format!(
-            "there is no account `{name}`; make it with `pkgtool accounts create --name {name} \
-             --rps 50`"
-        ))
-    })
-}
-
-async fn proxies(
-    settings: &Settings,
-    accounts: &[Account],
-    store: &dyn AccountStore,
-    engines: &Engines,
-) -> Result<Vec<Service>, Failure> {
-    let mut services = Vec::new();
-    for proxy in &settings.proxies {
-        let owner = owner(accounts, &proxy.account)?;
-        let shown = proxy.display_name.as_deref().unwrap_or(&proxy.name);
-        let limit = settings.limits.answer_bytes;
-        let upstream = Upstream::new(shown, &proxy.upstream, limit)
-            .map_err(|error| Failure::Other(format!("proxy `{}`: {error}", proxy.name)))?;
-        let service = settings.service(&proxy.account, &proxy.name);
-        let number = store.service_number(owner, &proxy.name).await;
-        services.push(Service {
-            id: number.map_err(|error| Failure::Other(error.to_string()))?,
-            owner,
-            owner_name: proxy.account.clone(),
-            meter: engines.meters().of(&proxy.account, &proxy.name),
-            name: proxy.name.clone(),
-            settings: service.map_err(|error| Failure::Other(error.to_string()))?,
-            kind: Kind::Proxy(Arc::new(upstream)),
-        });
-    }
-    Ok(services)
 }

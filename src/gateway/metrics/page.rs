@@ -99,6 +99,7 @@ impl Metrics {
             asked(&mut page, &meters, names);
             ran(&mut page, &meters);
             sessions_and_queues(&mut page, present, &processes);
+            upstreams(&mut page, &present.services, names);
             accounts(&mut page, &present.accounts);
         }
         tasks(&mut page, present);
@@ -273,6 +274,38 @@ fn ran(page: &mut Page, meters: &[&Arc<Meter>]) {
         for meter in meters {
             samples.add(&[("service", &meter.label)], of(meter).load(Relaxed));
         }
+    }
+}
+
+/// The addresses of services that are other HTTP services, for operators and owners only.
+fn upstreams(page: &mut Page, services: &[Arc<Service>], names: &Names) {
+    let mut states: BTreeMap<(&str, String), (bool, usize)> = BTreeMap::new();
+    for service in services {
+        let Kind::Proxy(upstream) = &service.kind else {
+            continue;
+        };
+        if !names.has_account(&service.owner_name) {
+            continue;
+        }
+        for address in upstream.addresses() {
+            let key = (service.meter.label.as_str(), address.address);
+            // Services and addresses may share labels.
+            let (is_up, calls) = states.entry(key).or_insert((true, 0));
+            *is_up &= address.is_up;
+            *calls += address.in_flight;
+        }
+    }
+    let help = "Whether an address of a proxy's upstream is asked.";
+    let mut samples = page.gauge("pkgtool_upstream_up", help);
+    for ((service, address), (is_up, _)) in &states {
+        let labels = [("service", *service), ("address", address.as_str())];
+        samples.add(&labels, usize::from(*is_up));
+    }
+    let help = "Calls of an address of a proxy's upstream that are under way.";
+    let mut samples = page.gauge("pkgtool_upstream_calls", help);
+    for ((service, address), (_, calls)) in &states {
+        let labels = [("service", *service), ("address", address.as_str())];
+        samples.add(&labels, *calls);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Synchronous predict.
 
 use axum::body::Body;
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::TryStreamExt as _;
 use utoipa_axum::routes;
@@ -35,6 +35,11 @@ pub(super) fn routes() -> Routes {
             (serde_json::Value = "application/json"),
             (String = "*/*"),
         )),
+        (status = 204, description = "The service answered without a body, as a proxy's upstream may"),
+        (status = "2XX", description = "Another success of a proxy's upstream", content(
+            (serde_json::Value = "application/json"),
+            (String = "*/*"),
+        )),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
         (status = "5XX", description = "The service did not answer", body = ErrorBody),
     ),
@@ -54,6 +59,11 @@ pub(super) async fn raw(Asked { call, .. }: Asked<Raw>) -> Result<Response, Erro
     request_body(content = PredictRequestData<'static>, content_type = "application/json"),
     responses(
         (status = 200, description = "The service's answer, in its media type", content(
+            (serde_json::Value = "application/json"),
+            (String = "*/*"),
+        )),
+        (status = 204, description = "The service answered without a body, as a proxy's upstream may"),
+        (status = "2XX", description = "Another success of a proxy's upstream", content(
             (serde_json::Value = "application/json"),
             (String = "*/*"),
         )),
@@ -79,6 +89,11 @@ async fn with_config(Asked { call, .. }: Asked<Whole>) -> Result<Response, Error
             (serde_json::Value = "application/json"),
             (String = "*/*"),
         )),
+        (status = 204, description = "The service answered without a body, as a proxy's upstream may"),
+        (status = "2XX", description = "Another success of a proxy's upstream", content(
+            (serde_json::Value = "application/json"),
+            (String = "*/*"),
+        )),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
         (status = "5XX", description = "The service did not answer", body = ErrorBody),
     ),
@@ -93,15 +108,25 @@ async fn answer(call: Call) -> Result<Response, Error> {
     drop(call.request);
     let limit = call.service.settings.predict_timeout();
     let answer = prepared.predict(call.caller, Some(limit)).await?;
-    let content_type = [(header::CONTENT_TYPE, answer.content_type)];
+    let content_type = answer.content_type;
     Ok(match answer.body {
-        service::Body::Whole(body) => (content_type, body).into_response(),
+        service::Body::Whole(body) => answered(answer.status, content_type, body),
         service::Body::Stream(chunks) => {
             // The status is told already: all that is left is to end the body, and the log.
             let chunks = chunks.inspect_err(|error| {
                 tracing::warn!(%error, "an answer broke off");
             });
-            (content_type, Body::from_stream(chunks)).into_response()
+            answered(answer.status, content_type, Body::from_stream(chunks))
         }
     })
+}
+
+/// The response that a service gave, with its status. Some statuses have no body.
+pub(super) fn answered(status: u16, content_type: String, body: impl Into<Body>) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
+    if matches!(status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT) {
+        return status.into_response();
+    }
+    let content_type = [(header::CONTENT_TYPE, content_type)];
+    (status, content_type, body.into()).into_response()
 }

@@ -245,8 +245,8 @@ fn of_service(seen: &Visible, provider: Provider) -> Model {
         },
         Kind::Proxy(upstream) => Model {
             display_name: upstream.display_name().to_owned(),
-            is_active: true,
-            inactive_reason: None,
+            is_active: seen.service.is_active(),
+            inactive_reason: seen.service.inactive_reason(),
             parameters: Parameters::default(),
             created_at: upstream.since().to_iso(),
             updated_at: upstream.since().to_iso(),

@@ -9,7 +9,7 @@ use super::{Settings, SettingsError};
 use crate::source::suggest;
 
 /// What the variables begin with.
-const PREFIX: &str = "PKGTOOL_";
+pub(super) const PREFIX: &str = "PKGTOOL_";
 
 /// What begins in the same way and is no setting: variables of the tool's other commands, of its
 /// Python package, of its build and of its tests.

@@ -8,11 +8,12 @@ use toml::{Table, Value};
 use super::{Settings, SettingsError};
 
 /// Settings, or tables of them, that are read anew whenever they are used.
-const LIVE: [&str; 9] = [
+const LIVE: [&str; 10] = [
     "defaults",
     "limits.body_bytes",
     "limits.waiting",
     "log.level",
+    "proxies",
     "services",
     "timeouts.body_s",
     "tls.certificate",

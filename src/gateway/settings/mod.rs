@@ -8,6 +8,7 @@ mod environment;
 mod listen;
 mod live;
 mod operators;
+mod proxy;
 mod services;
 mod sources;
 
@@ -24,12 +25,14 @@ pub use listen::{Listen, NoPlace};
 use crate::engine::OrtOption;
 use crate::runtime::process::sandbox::Mode;
 use crate::service::ServiceSettings;
+use crate::source::redact::{redact, redact_quoted};
 use crate::task::{Caps, Quota};
 pub use live::Changes;
 pub use operators::{
     Admin, AdminAddress, ForwardingHeader, MetricsBounds, Network, TrainingLimits, TrustedProxies,
     UsageKept,
 };
+pub use proxy::{Addresses, Proxy};
 pub use sources::Sources;
 
 /// Name of the account that exists from the start.
@@ -220,22 +223,6 @@ pub struct Publisher {
     pub packages: Vec<PathBuf>,
 }
 
-/// A service that is another HTTP service.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Proxy {
-    /// The service's name.
-    pub name: String,
-    /// The account that owns it.
-    #[serde(default = "local_account")]
-    pub account: String,
-    /// Address that requests are posted to.
-    pub upstream: String,
-    /// What it is called in the registry; its name if not set.
-    #[serde(default)]
-    pub display_name: Option<String>,
-}
-
 /// Why there are no settings.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
@@ -248,7 +235,7 @@ pub enum SettingsError {
         error: std::io::Error,
     },
     /// The file is wrong.
-    #[error("{}: {error}", path.display())]
+    #[error("{}: {}", path.display(), redact_quoted(&error.to_string()))]
     File {
         /// The file.
         path: PathBuf,
@@ -256,7 +243,7 @@ pub enum SettingsError {
         error: toml::de::Error,
     },
     /// An environment variable is wrong.
-    #[error("{name}: {reason}")]
+    #[error("{name}: {}", redact(reason))]
     Variable {
         /// The variable.
         name: String,
@@ -280,6 +267,14 @@ pub enum SettingsError {
         /// Those that are there.
         known: String,
     },
+    /// A value of a file is wrong.
+    #[error("{}: {error}", path.display())]
+    InFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: Box<SettingsError>,
+    },
     /// A value makes no sense.
     #[error("`{place}` is {found}; {expected}")]
     Value {
@@ -290,6 +285,17 @@ pub enum SettingsError {
         /// What it may be.
         expected: String,
     },
+}
+
+impl SettingsError {
+    /// The error of a value that stands in this file.
+    #[must_use]
+    pub fn in_file(self, path: &Path) -> Self {
+        Self::InFile {
+            path: path.to_owned(),
+            error: Box::new(self),
+        }
+    }
 }
 
 impl Settings {
@@ -311,14 +317,22 @@ impl Settings {
                 })?
             }
         };
+        let of_file = from_file.clone();
         let settings = environment::apply(from_file, variables)?;
-        settings.check()?;
+        settings.check().map_err(|error| {
+            // What the environment got wrong does not stand in the file.
+            let in_file = of_file.check().map_err(|of_file| of_file.to_string());
+            match path {
+                Some(path) if in_file == Err(error.to_string()) => error.in_file(path),
+                _ => error,
+            }
+        })?;
         Ok(settings)
     }
 
-    /// The settings as a file.
+    /// The settings as a file, without credentials.
     pub fn print(&self) -> String {
-        toml::to_string_pretty(self).unwrap_or_else(|error| format!("# {error}\n"))
+        toml::to_string_pretty(&self.redacted()).unwrap_or_else(|error| format!("# {error}\n"))
     }
 
     /// The limits of tasks.
@@ -336,10 +350,6 @@ impl Settings {
         }
     }
 
-    #[expect(
-        clippy::too_many_lines,
-        reason = "a table of limits, one after the other"
-    )]
     fn check(&self) -> Result<(), SettingsError> {
         for (place, value) in [
             ("timeouts.header_s", self.timeouts.header_s),
@@ -438,17 +448,7 @@ impl Settings {
         )?;
         check_service("defaults", &self.defaults)?;
         self.check_places()?;
-        for proxy in &self.proxies {
-            let expected = "a name has no `/`: that stands between an account and its service";
-            let is_name = !proxy.name.is_empty() && !proxy.name.contains('/');
-            require(
-                "proxies.name",
-                format_args!("`{}`", proxy.name),
-                is_name,
-                expected,
-            )?;
-        }
-        Ok(())
+        self.check_proxies()
     }
 }
 
@@ -500,10 +500,6 @@ fn require(
         found: found.to_string(),
         expected: expected.to_owned(),
     })
-}
-
-fn local_account() -> String {
-    LOCAL_ACCOUNT.to_owned()
 }
 
 impl Tasks {

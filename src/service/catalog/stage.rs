@@ -55,6 +55,7 @@ pub(super) fn build(package: &Package, options: &CatalogOptions) -> Result<Vec<B
         };
         let name = service_name(package, &parsed.config);
         let name = name.ok_or_else(|| format!("{}: no model token", parsed.path.display()))?;
+        reject_number(&name, &parsed)?;
         let same = identities.entry(name).or_default();
         reject_second(same, &parsed)?;
         same.push(parsed);
@@ -178,6 +179,18 @@ fn service_name(package: &Package, config: &Config) -> Option<String> {
         Some(size) => format!("{model}_{size}"),
         None => model.clone(),
     })
+}
+
+/// A name of digits only would be read as the number of another service.
+fn reject_number(name: &str, config: &PackageConfig) -> Result<(), String> {
+    if !name.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(());
+    }
+    Err(format!(
+        "{}: its service would be called `{name}`, and digits are read as the number of a service; \
+         give `model` a letter, such as `model-{name}`",
+        config.path.display()
+    ))
 }
 
 /// Two configs of one service are for two backends, and of one model and size.

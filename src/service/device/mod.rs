@@ -423,6 +423,7 @@ impl Prepared {
             }
         };
         Ok(Answer {
+            status: 200,
             body: Body::Whole(Bytes::from(body)),
             content_type: "application/json".to_owned(),
             spent: None,

@@ -106,6 +106,7 @@ impl PreparedEmbeddings {
             ..Tokens::default()
         });
         Ok(Answer {
+            status: 200,
             body: Body::Whole(body.to_string().into()),
             content_type: "application/json".to_owned(),
             spent: Some(Arc::new(spent)),

@@ -142,6 +142,7 @@ impl PreparedText {
                 Some(Told::Begun) if is_stream => break,
                 Some(Told::Whole(body)) => {
                     return Ok(Answer {
+                        status: 200,
                         body: Body::Whole(body),
                         content_type: JSON.to_owned(),
                         spent: Some(spent),
@@ -168,6 +169,7 @@ impl PreparedText {
             },
         );
         Ok(Answer {
+            status: 200,
             body: Body::Stream(Box::pin(chunks)),
             content_type: EVENTS.to_owned(),
             spent: Some(spent),

@@ -279,6 +279,7 @@ const INSIDE: &[(&str, &[&str])] = &[
     ("service/text", &["service/engine"]),
     ("service/tensors", &[]),
     ("service/texts", &[]),
+    ("service/upstream", &[]),
     ("task/queue", &[]),
     ("task/sqlite", &[]),
     ("tensor/input", &["tensor/npy"]),

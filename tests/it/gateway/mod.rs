@@ -18,6 +18,7 @@ mod logs;
 mod metrics;
 mod openapi;
 mod predict;
+mod proxies;
 mod quotas;
 mod readiness;
 mod readings;

@@ -1,6 +1,8 @@
 //! What tests share: running the binary, building packages in temporary directories, fixtures.
 
 #[cfg(feature = "serve")]
+pub(crate) mod backend;
+#[cfg(feature = "serve")]
 pub(crate) mod chat_server;
 pub(crate) mod editor;
 #[cfg(feature = "ort")]

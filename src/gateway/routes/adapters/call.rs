@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts as _, Request as HttpRequest};
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse as _, Response};
+use axum::http::StatusCode;
+use axum::response::Response;
 use bytes::Bytes;
 
 use super::super::super::Gateway;
@@ -15,6 +15,7 @@ use super::super::super::auth::AdapterCaller;
 use super::super::super::body::read_body;
 use super::super::super::error::Error;
 use super::super::super::observe::Known;
+use super::super::predict::answered;
 use super::failed::{failed, no_model};
 use super::relay::Relay;
 use super::split::{Fields, ModelId};
@@ -96,8 +97,7 @@ async fn whole(
         // What it found is counted already.
         let _ = looking.await;
     }
-    let content_type = [(header::CONTENT_TYPE, answer.content_type)];
-    Ok((content_type, body).into_response())
+    Ok(answered(answer.status, answer.content_type, body))
 }
 
 /// What a body asks for.

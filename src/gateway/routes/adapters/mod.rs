@@ -151,6 +151,11 @@ const fn asked(method: AdapterMethod, mode: AdapterMode) -> AdapterCall {
             (serde_json::Value = "application/json"),
             (String = "*/*"),
         )),
+        (status = 204, description = "The service answered without a body, as a proxy's upstream may"),
+        (status = "2XX", description = "Another success of a proxy's upstream", content(
+            (serde_json::Value = "application/json"),
+            (String = "*/*"),
+        )),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
         (status = "5XX", description = "The service did not answer", body = ErrorBody),
     ),
@@ -170,6 +175,11 @@ async fn chat(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<R
     request_body(content = CompletionRequest, content_type = "application/json"),
     responses(
         (status = 200, description = "The service's answer: an object, or events where `stream` is true", content(
+            (serde_json::Value = "application/json"),
+            (String = "*/*"),
+        )),
+        (status = 204, description = "The service answered without a body, as a proxy's upstream may"),
+        (status = "2XX", description = "Another success of a proxy's upstream", content(
             (serde_json::Value = "application/json"),
             (String = "*/*"),
         )),
@@ -198,6 +208,11 @@ async fn completion(
             (serde_json::Value = "application/json"),
             (String = "*/*"),
         )),
+        (status = 204, description = "The service answered without a body, as a proxy's upstream may"),
+        (status = "2XX", description = "Another success of a proxy's upstream", content(
+            (serde_json::Value = "application/json"),
+            (String = "*/*"),
+        )),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
         (status = "5XX", description = "The service did not answer", body = ErrorBody),
     ),
@@ -220,6 +235,11 @@ async fn embeddings(
     request_body(content = DirectRequest, content_type = "application/json"),
     responses(
         (status = 200, description = "The service's answer", content(
+            (serde_json::Value = "application/json"),
+            (String = "*/*"),
+        )),
+        (status = 204, description = "The service answered without a body, as a proxy's upstream may"),
+        (status = "2XX", description = "Another success of a proxy's upstream", content(
             (serde_json::Value = "application/json"),
             (String = "*/*"),
         )),
@@ -248,6 +268,11 @@ async fn direct_chat(
             (serde_json::Value = "application/json"),
             (String = "*/*"),
         )),
+        (status = 204, description = "The service answered without a body, as a proxy's upstream may"),
+        (status = "2XX", description = "Another success of a proxy's upstream", content(
+            (serde_json::Value = "application/json"),
+            (String = "*/*"),
+        )),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
         (status = "5XX", description = "The service did not answer", body = ErrorBody),
     ),
@@ -270,6 +295,11 @@ async fn direct_completion(
     request_body(content = DirectRequest, content_type = "application/json"),
     responses(
         (status = 200, description = "The service's answer", content(
+            (serde_json::Value = "application/json"),
+            (String = "*/*"),
+        )),
+        (status = 204, description = "The service answered without a body, as a proxy's upstream may"),
+        (status = "2XX", description = "Another success of a proxy's upstream", content(
             (serde_json::Value = "application/json"),
             (String = "*/*"),
         )),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
@@ -281,10 +282,21 @@ async fn result(
             };
             let answer = gateway.blobs.answer(lease, &content).await;
             let answer = answer.map_err(unreadable)?;
-            let media_type = media_type.unwrap_or_else(|| "application/json".to_owned());
+            let Some(media_type) = media_type else {
+                return Ok(json(answer));
+            };
             Ok(([(header::CONTENT_TYPE, media_type)], answer).into_response())
         }
     }
+}
+
+/// An answer in JSON. One without a body, as a proxy's upstream may give it, has no media type; its status
+/// is not 204, which says that the task is not finished yet.
+fn json(answer: Bytes) -> Response {
+    if answer.is_empty() {
+        return StatusCode::OK.into_response();
+    }
+    ([(header::CONTENT_TYPE, "application/json")], answer).into_response()
 }
 
 /// Cancel a task.

@@ -1,0 +1,66 @@
+//! Services that are other HTTP services, as the settings have them at the start and at each reload.
+
+use std::sync::Arc;
+
+use super::super::exit::Failure;
+use super::{Args, config_file};
+use crate::account::{Account, AccountId, AccountStore};
+use crate::gateway::Services;
+use crate::gateway::settings::Settings;
+use crate::service::engine::Engines;
+use crate::service::{Kind, Service, Upstream, UpstreamOptions};
+
+/// How the upstreams of all proxies are called. Their keys are read.
+pub(super) fn upstreams(settings: &Settings, args: &Args) -> Result<Vec<UpstreamOptions>, Failure> {
+    let upstreams = settings.upstreams();
+    upstreams.or_else(|error| {
+        let file = config_file(args)?;
+        let error = match file {
+            Some(file) => error.in_file(&file),
+            None => error,
+        };
+        Err(Failure::Other(error.to_string()))
+    })
+}
+
+/// The proxies of settings, each with its upstream. A running one whose upstream is called as before keeps it.
+pub(super) async fn proxies(
+    (settings, upstreams): (&Settings, Vec<UpstreamOptions>),
+    (accounts, store): (&[Account], &dyn AccountStore),
+    engines: &Engines,
+    running: Option<&Services>,
+) -> Result<Vec<Service>, Failure> {
+    let mut services = Vec::new();
+    for (proxy, options) in settings.proxies.iter().zip(upstreams) {
+        let owner = owner(accounts, &proxy.account)?;
+        let before = running.and_then(|running| running.proxy(owner, &proxy.name));
+        let upstream = match before.as_deref().map(|service| &service.kind) {
+            Some(Kind::Proxy(upstream)) if *upstream.options() == options => Arc::clone(upstream),
+            _ => Upstream::start(options)
+                .map_err(|error| Failure::Other(format!("proxy `{}`: {error}", proxy.name)))?,
+        };
+        let service = settings.service(&proxy.account, &proxy.name);
+        let number = store.service_number(owner, &proxy.name).await;
+        services.push(Service {
+            id: number.map_err(|error| Failure::Other(error.to_string()))?,
+            owner,
+            owner_name: proxy.account.clone(),
+            meter: engines.meters().of(&proxy.account, &proxy.name),
+            name: proxy.name.clone(),
+            settings: service.map_err(|error| Failure::Other(error.to_string()))?,
+            kind: Kind::Proxy(upstream),
+        });
+    }
+    Ok(services)
+}
+
+/// The account of this name.
+pub(super) fn owner(accounts: &[Account], name: &str) -> Result<AccountId, Failure> {
+    let found = accounts.iter().find(|account| account.name == name);
+    found.map(|account| account.id).ok_or_else(|| {
+        Failure::Other(format!(
+            "there is no account `{name}`; make it with `pkgtool accounts create --name {name} \
+             --rps 50`"
+        ))
+    })
+}

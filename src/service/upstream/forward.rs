@@ -1,0 +1,316 @@
+//! A call of an upstream: to one address, and to another where that is safe.
+//!
+//! Invariant: a request that an address may have taken is not sent to another. An answer is read up to a limit,
+//! and events of it are handed on before the next one is read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use reqwest::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use reqwest::{Response, StatusCode};
+use tokio::time::Instant;
+
+use super::pool::{Fault, Held};
+use super::{JSON, Upstream, reason};
+use crate::service::{Answer, Body, CallError, Chunks};
+
+/// What of a large body is sent at once, in bytes.
+const PIECE: usize = 64 << 10;
+
+/// Most addresses that one request is sent to.
+const ATTEMPTS: usize = 3;
+
+/// Pause before the second attempt; it doubles. A random part of up to half is left out.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What is sent to an upstream, and to which.
+#[derive(Debug)]
+pub struct Forward {
+    upstream: Arc<Upstream>,
+    body: Bytes,
+    content_type: HeaderValue,
+}
+
+/// What came of an attempt.
+enum Verdict {
+    /// The address took the request, and began to answer.
+    Answered(Response),
+    /// The address did not take the request: it is overloaded or not ready.
+    Refused(Response),
+    /// The address did not get the request.
+    NotConnected(CallError),
+    /// The address may have taken the request.
+    Failed(CallError),
+}
+
+impl Forward {
+    pub(super) fn new(upstream: &Arc<Upstream>, body: Bytes, content_type: HeaderValue) -> Self {
+        Self {
+            upstream: Arc::clone(upstream),
+            body,
+            content_type,
+        }
+    }
+
+    /// Calls the upstream. Events are passed on as they come, each within the timeout; everything else
+    /// when it is whole, within the timeout. Dropping the answer ends the call.
+    pub async fn predict(self, timeout: Option<Duration>) -> Result<Answer, CallError> {
+        let deadline = Deadline::after(timeout);
+        let upstream = Arc::clone(&self.upstream);
+        let (held, response) = self.respond(deadline).await?;
+        let status = response.status();
+        let content_type = response.headers().get(CONTENT_TYPE);
+        let content_type = content_type.and_then(|value| value.to_str().ok());
+        let content_type = content_type.unwrap_or(JSON).to_owned();
+        let is_stream = status.is_success() && is_events(&content_type);
+        let chunks = Reading {
+            response,
+            deadline,
+            each: timeout.filter(|_| is_stream),
+            read: 0,
+            most: upstream.options.max_answer,
+            _held: held,
+        }
+        .into_chunks();
+        let mut body = Body::Stream(chunks);
+        if !is_stream {
+            body = Body::Whole(body.whole().await?);
+        }
+        if status.is_success() {
+            return Ok(Answer {
+                status: passed_on(status),
+                body,
+                content_type,
+                spent: None,
+            });
+        }
+        Err(CallError::Upstream {
+            status: status.as_u16(),
+            content_type,
+            body: upstream.without_secrets(body.whole().await?),
+        })
+    }
+
+    /// The head of an answer: that of the last address, if several are asked.
+    async fn respond(mut self, deadline: Deadline) -> Result<(Held, Response), CallError> {
+        let upstream = Arc::clone(&self.upstream);
+        let pool = &upstream.pool;
+        let most = pool.targets().len().min(ATTEMPTS);
+        let mut tried = Vec::new();
+        let mut next = pool.take(&tried);
+        let mut last = None;
+        while let Some(mut held) = next {
+            if last.is_some() {
+                deadline.pause(tried.len()).await?;
+            }
+            tried.push(held.number);
+            // The last attempt takes the body along: its memory is free once it is sent.
+            let body = if tried.len() < most {
+                self.body.clone()
+            } else {
+                std::mem::take(&mut self.body)
+            };
+            let sent = self.send(&held, body, deadline).await;
+            last = Some(match judge(&upstream, &mut held, sent) {
+                Verdict::Answered(response) => return Ok((held, response)),
+                Verdict::Failed(error) => return Err(error),
+                Verdict::Refused(response) => Ok((held, response)),
+                Verdict::NotConnected(error) => Err(error),
+            });
+            next = (tried.len() < most).then(|| pool.take(&tried)).flatten();
+        }
+        last.unwrap_or_else(|| {
+            Err(CallError::Down {
+                addresses: pool.targets().len(),
+                retry_after: pool.wait(),
+            })
+        })
+    }
+
+    async fn send(
+        &self,
+        held: &Held,
+        body: Bytes,
+        deadline: Deadline,
+    ) -> Result<Result<Response, reqwest::Error>, CallError> {
+        let upstream = &self.upstream;
+        let request = upstream.client.post(held.target.address.url());
+        let request = request
+            .headers(upstream.headers.clone())
+            .header(CONTENT_TYPE, self.content_type.clone())
+            .header(ACCEPT, JSON);
+        deadline.wait(with_body(request, body).send()).await
+    }
+}
+
+/// Records what came of an attempt.
+fn judge(
+    upstream: &Upstream,
+    held: &mut Held,
+    sent: Result<Result<Response, reqwest::Error>, CallError>,
+) -> Verdict {
+    let pool = &upstream.pool;
+    let response = match sent {
+        Ok(Ok(response)) => response,
+        Ok(Err(error)) => {
+            let is_gone = error.is_connect();
+            let reason = reason(error);
+            let fault = if is_gone { Fault::Gone } else { Fault::Failed };
+            pool.failed(held, fault, &reason);
+            let error = CallError::Unreachable(reason);
+            return if is_gone {
+                Verdict::NotConnected(error)
+            } else {
+                Verdict::Failed(error)
+            };
+        }
+        Err(error) => {
+            pool.failed(held, Fault::Failed, &error.to_string());
+            return Verdict::Failed(error);
+        }
+    };
+    match response.status().as_u16() {
+        status @ (502..=504) => {
+            pool.failed(held, Fault::Failed, &format!("it answered {status}"));
+        }
+        _ => pool.succeeded(held),
+    }
+    match response.status() {
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
+            Verdict::Refused(response)
+        }
+        _ => Verdict::Answered(response),
+    }
+}
+
+/// The status of an answer. A part of a content is one only to who asked for it.
+fn passed_on(status: StatusCode) -> u16 {
+    match status {
+        StatusCode::PARTIAL_CONTENT => 200,
+        other => other.as_u16(),
+    }
+}
+
+/// The pause before an attempt after so many.
+fn pause(tried: usize) -> Duration {
+    let mut random = [0];
+    // Without randomness all wait for the same time.
+    let _ = getrandom::fill(&mut random);
+    let doubled = PAUSE * (1 << (tried.clamp(1, ATTEMPTS) - 1));
+    doubled.mul_f64(1.0 - f64::from(random[0]) / 512.0)
+}
+
+/// How long a call may take, and until when.
+#[derive(Debug, Clone, Copy)]
+struct Deadline(Option<(Duration, Instant)>);
+
+impl Deadline {
+    fn after(timeout: Option<Duration>) -> Self {
+        // What is beyond all clocks never comes.
+        let at = |after| Some((after, Instant::now().checked_add(after)?));
+        Self(timeout.and_then(at))
+    }
+
+    /// Waits for something until then.
+    async fn wait<T>(self, work: impl Future<Output = T>) -> Result<T, CallError> {
+        match self.0 {
+            None => Ok(work.await),
+            Some((after, at)) => tokio::time::timeout_at(at, work)
+                .await
+                .map_err(|_| CallError::Timeout { after }),
+        }
+    }
+
+    /// Waits before an attempt after so many.
+    async fn pause(self, tried: usize) -> Result<(), CallError> {
+        self.wait(tokio::time::sleep(pause(tried))).await
+    }
+}
+
+/// An answer that is being read.
+struct Reading {
+    response: reqwest::Response,
+    deadline: Deadline,
+    /// How long each chunk after the first may take, where it is not all of them together.
+    each: Option<Duration>,
+    /// Bytes that were read, and how many there may be.
+    read: usize,
+    most: usize,
+    /// The call is under way until all is read.
+    _held: Held,
+}
+
+impl Reading {
+    fn into_chunks(self) -> Chunks {
+        Box::pin(stream::try_unfold(self, |mut reading| async move {
+            let chunk = reading.next().await?;
+            Ok(chunk.map(|chunk| (chunk, reading)))
+        }))
+    }
+
+    async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
+        let chunk = self.deadline.wait(self.response.chunk()).await?;
+        let chunk = chunk.map_err(|error| CallError::Unreachable(reason(error)))?;
+        let Some(chunk) = chunk else { return Ok(None) };
+        if self.each.is_some() {
+            self.deadline = Deadline::after(self.each);
+        }
+        self.read = self.read.saturating_add(chunk.len());
+        if self.read > self.most {
+            return Err(CallError::Unreachable(format!(
+                "its answer has more than {} bytes",
+                self.most
+            )));
+        }
+        Ok(Some(chunk))
+    }
+}
+
+/// A request with a body. A large one goes in pieces: its memory is free once the upstream has it, not
+/// only when the upstream has answered.
+fn with_body(request: reqwest::RequestBuilder, body: Bytes) -> reqwest::RequestBuilder {
+    if body.len() <= PIECE {
+        return request.body(body);
+    }
+    let length = body.len();
+    let pieces = stream::unfold(body, async |mut rest| {
+        let piece = rest.split_to(rest.len().min(PIECE));
+        (!piece.is_empty()).then_some((Ok::<_, std::convert::Infallible>(piece), rest))
+    });
+    let request = request.header(CONTENT_LENGTH, length);
+    request.body(reqwest::Body::wrap_stream(pieces))
+}
+
+/// Whether a media type is that of server-sent events.
+fn is_events(content_type: &str) -> bool {
+    let media = content_type.split(';').next().unwrap_or_default();
+    media.trim().eq_ignore_ascii_case("text/event-stream")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_told_by_their_media_type() {
+        for events in ["text/event-stream", "Text/Event-Stream ; charset=utf-8"] {
+            assert!(is_events(events), "{events}");
+        }
+        for other in ["application/json", "text/event-stream-x", "text/plain", ""] {
+            assert!(!is_events(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn pauses_are_short_and_differ() {
+        for tried in 1..=ATTEMPTS {
+            let longest = PAUSE * (1 << (tried - 1));
+            for _ in 0..100 {
+                let pause = pause(tried);
+                assert!(pause <= longest && pause > longest / 2, "{pause:?}");
+            }
+        }
+    }
+}

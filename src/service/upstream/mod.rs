@@ -1,0 +1,294 @@
+//! A service that is another HTTP service: requests are forwarded as they are.
+//!
+//! Invariant: what is sent with every call (a key, headers, a user) is never shown, and the upstream's statuses
+//! pass through.
+
+mod address;
+mod breaker;
+mod forward;
+mod pool;
+mod probe;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::{Arc, Once};
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::value::RawValue;
+
+use super::{CallError, Refusal, Request};
+use crate::database::Timestamp;
+use crate::source::redact::MASK;
+pub use address::Address;
+pub use forward::Forward;
+use pool::Pool;
+
+/// Media type of a request that names none.
+const JSON: &str = "application/json";
+
+/// Longest time to connect to an address.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Shortest secret that is looked for in what an upstream says.
+const SHORTEST_SECRET: usize = 4;
+
+/// Another HTTP service.
+#[derive(Debug)]
+pub struct Upstream {
+    options: UpstreamOptions,
+    since: Timestamp,
+    /// Sent with every call.
+    headers: HeaderMap,
+    client: reqwest::Client,
+    pool: Pool,
+}
+
+/// How another HTTP service is called.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UpstreamOptions {
+    /// The service's owner and name, for logs.
+    pub label: String,
+    /// What it is called in the registry.
+    pub display_name: String,
+    /// Where it is reached. There is at least one.
+    pub addresses: Vec<Address>,
+    /// The key that is sent with every call.
+    pub key: Option<UpstreamKey>,
+    /// Headers that are sent with every call.
+    pub headers: HeaderMap,
+    /// Path of its health check.
+    pub health: Option<String>,
+    /// Time between two health checks.
+    pub health_every: Duration,
+    /// Most bytes of an answer.
+    pub max_answer: usize,
+}
+
+/// A key that an upstream asks for.
+#[derive(Clone, PartialEq, Eq)]
+pub struct UpstreamKey {
+    header: HeaderName,
+    secret: String,
+    value: HeaderValue,
+}
+
+impl UpstreamKey {
+    /// A key as this header carries it: `Authorization` as a bearer token, others as it is. The error does not
+    /// repeat it.
+    pub fn new(header: HeaderName, secret: &str) -> Result<Self, String> {
+        let value = if header == reqwest::header::AUTHORIZATION {
+            HeaderValue::from_str(&format!("Bearer {secret}"))
+        } else {
+            HeaderValue::from_str(secret)
+        };
+        let mut value = value.map_err(|_| {
+            "has a line break or another character that no header may have".to_owned()
+        })?;
+        value.set_sensitive(true);
+        Ok(Self {
+            header,
+            secret: secret.to_owned(),
+            value,
+        })
+    }
+}
+
+impl fmt::Debug for UpstreamKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "UpstreamKey({})", self.header)
+    }
+}
+
+/// The state of an address of an upstream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddressState {
+    /// The address, without credentials.
+    pub address: String,
+    /// Whether it is asked.
+    pub is_up: bool,
+    /// Calls under way.
+    pub in_flight: usize,
+}
+
+/// A request with a config, as an upstream gets it.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WithConfig<'a> {
+    data: Cow<'a, RawValue>,
+    config: Cow<'a, RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data_type: Option<&'a str>,
+}
+
+impl Upstream {
+    /// Starts a service that is reached so, and the checks of its addresses. Must be called on a tokio runtime.
+    pub fn start(options: UpstreamOptions) -> Result<Arc<Self>, String> {
+        static PROVIDER: Once = Once::new();
+        PROVIDER.call_once(|| {
+            // Another part of the process may have installed one: any does.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        });
+        let client = reqwest::Client::builder()
+            .connect_timeout(CONNECT)
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .map_err(reason)?;
+        let mut headers = options.headers.clone();
+        if let Some(key) = &options.key {
+            headers.insert(key.header.clone(), key.value.clone());
+        }
+        let upstream = Arc::new(Self {
+            pool: Pool::new(&options.label, &options.addresses),
+            since: Timestamp::now(),
+            options,
+            headers,
+            client,
+        });
+        probe::watch(&upstream);
+        Ok(upstream)
+    }
+
+    /// How it is called.
+    pub fn options(&self) -> &UpstreamOptions {
+        &self.options
+    }
+
+    /// What it is called in the registry.
+    pub fn display_name(&self) -> &str {
+        &self.options.display_name
+    }
+
+    /// Since when it is served.
+    pub fn since(&self) -> Timestamp {
+        self.since
+    }
+
+    /// The state of its addresses.
+    pub fn addresses(&self) -> impl Iterator<Item = AddressState> {
+        self.pool.targets().iter().map(|target| AddressState {
+            address: target.address.to_string(),
+            is_up: !target.is_down(),
+            in_flight: target.in_flight(),
+        })
+    }
+
+    /// Returns why no request can be answered, as far as is known. Addresses are not for callers.
+    pub(super) fn inactive_reason(&self) -> Option<String> {
+        self.pool.is_down().then(|| {
+            let none = match self.options.addresses.len() {
+                1 => "its address does not answer".to_owned(),
+                count => format!("none of its {count} addresses answers"),
+            };
+            format!("{none}; it is asked again by itself, and the server's log has the details")
+        })
+    }
+
+    /// What to send: the data as it is; with a config, an object of both (the specification's
+    /// `PredictRequestData`), where what is no JSON is a string.
+    pub fn prepare(self: &Arc<Self>, request: &Request) -> Result<Forward, CallError> {
+        let media = request.data_type.as_deref().filter(|name| is_media(name));
+        let Some(config) = &request.config else {
+            let media = media.and_then(|media| HeaderValue::from_str(media).ok());
+            let media = media.unwrap_or(HeaderValue::from_static(JSON));
+            return Ok(Forward::new(self, request.body.clone(), media));
+        };
+        let data = std::str::from_utf8(&request.body)
+            .map_err(|error| Refusal::at("$.data", format!("is no UTF-8: {error}")))?;
+        let body = WithConfig {
+            data: json_or_string(data)?,
+            config: json_or_string(config)?,
+            data_type: request.data_type.as_deref(),
+        };
+        let body = serde_json::to_vec(&body)
+            .map_err(|error| Refusal::at("$", format!("cannot be forwarded: {error}")))?;
+        let media = HeaderValue::from_static(JSON);
+        Ok(Forward::new(self, body.into(), media))
+    }
+
+    /// An error's body without the secrets that were sent: an upstream may repeat the key that it refuses.
+    fn without_secrets(&self, body: Bytes) -> Bytes {
+        let key = self.options.key.as_ref().map(|key| key.secret.as_str());
+        let passwords = self.options.addresses.iter().filter_map(Address::password);
+        let secrets = key.into_iter().chain(passwords);
+        let secrets = secrets.filter(|secret| secret.len() >= SHORTEST_SECRET);
+        secrets.fold(body, |body, secret| match std::str::from_utf8(&body) {
+            Ok(text) if text.contains(secret) => text.replace(secret, MASK).into(),
+            _ => body,
+        })
+    }
+}
+
+/// An error of a call with its causes, without the address.
+fn reason(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(&error);
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+fn json_or_string(text: &str) -> Result<Cow<'_, RawValue>, Refusal> {
+    if let Ok(json) = serde_json::from_str(text) {
+        return Ok(Cow::Borrowed(json));
+    }
+    serde_json::value::to_raw_value(text)
+        .map(Cow::Owned)
+        .map_err(|error| Refusal::at("$", format!("cannot be forwarded: {error}")))
+}
+
+/// Whether a data type is a media type, such as `image/png`; others are addresses of schemas.
+fn is_media(name: &str) -> bool {
+    let mut parts = name.split(';').next().unwrap_or_default().split('/');
+    let token = |part: Option<&str>| {
+        part.is_some_and(|part| {
+            let in_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte);
+            !part.is_empty() && part.bytes().all(in_token)
+        })
+    };
+    token(parts.next()) && token(parts.next()) && parts.next().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_schemas_are_no_media_types() {
+        assert!(is_media("image/png"));
+        assert!(is_media("application/json; charset=utf-8"));
+        for other in [
+            "https://specs/mlp-data-common.yml#/JsonObject",
+            "json",
+            "a/b/c",
+            "/",
+            "",
+        ] {
+            assert!(!is_media(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let key = UpstreamKey::new(HeaderName::from_static("x-api-key"), "hush-hush").expect("one");
+        let options = UpstreamOptions {
+            label: "local/x".to_owned(),
+            display_name: "x".to_owned(),
+            addresses: vec![Address::parse("http://u:hush-hush@h/?k=hush-hush").expect("one")],
+            headers: HeaderMap::from_iter([(key.header.clone(), key.value.clone())]),
+            key: Some(key),
+            health: None,
+            health_every: Duration::from_secs(1),
+            max_answer: 1,
+        };
+        let shown = format!("{options:?}");
+        assert!(!shown.contains("hush"), "{shown}");
+        let bearer = UpstreamKey::new(reqwest::header::AUTHORIZATION, "a\nb");
+        let error = bearer.expect_err("it has a line break");
+        assert!(!error.contains("a\nb"), "{error}");
+    }
+}

@@ -1,0 +1,298 @@
+//! The addresses of an upstream: which one is asked next, and which ones are down.
+//!
+//! Invariant: a call that is under way is counted at one address, and its end is counted once. An error status
+//! never takes the last address away: one caller's requests cannot close a service to others.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::Address;
+use super::breaker::{Admission, Breaker};
+
+/// Health checks in a row that fail before an address counts as unhealthy.
+const MISSED: u32 = 2;
+
+/// The addresses of an upstream.
+#[derive(Debug)]
+pub(super) struct Pool {
+    /// The service, as logs name it.
+    label: String,
+    targets: Vec<Arc<Target>>,
+    /// Whose turn it is among addresses with as few calls.
+    turn: AtomicUsize,
+}
+
+/// An address, with what is known of it.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) address: Address,
+    in_flight: AtomicUsize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    breaker: Breaker,
+    /// Health checks that failed since the last one that succeeded.
+    missed: u32,
+}
+
+/// What a failed call says of its address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Nothing listens there.
+    Gone,
+    /// It failed on this request. Another request may succeed.
+    Failed,
+}
+
+/// A call of an address.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) number: usize,
+    pub(super) target: Arc<Target>,
+    is_trial: bool,
+}
+
+impl Pool {
+    pub(super) fn new(label: &str, addresses: &[Address]) -> Self {
+        let targets = addresses.iter().cloned().map(Target::new).map(Arc::new);
+        Self {
+            label: label.to_owned(),
+            targets: targets.collect(),
+            turn: AtomicUsize::new(0),
+        }
+    }
+
+    pub(super) fn targets(&self) -> &[Arc<Target>] {
+        &self.targets
+    }
+
+    /// Takes the address with the fewest calls in flight, of those that are not down and were not tried.
+    pub(super) fn take(&self, tried: &[usize]) -> Option<Held> {
+        let count = self.targets.len();
+        let start = self.turn.fetch_add(usize::from(tried.is_empty()), Relaxed);
+        let in_turn = (0..count).map(|offset| (start % count + offset) % count);
+        let mut order: Vec<usize> = in_turn.filter(|number| !tried.contains(number)).collect();
+        order.sort_by_key(|number| self.targets[*number].in_flight());
+        let now = Instant::now();
+        order
+            .into_iter()
+            .find_map(|number| self.targets[number].admit(number, now))
+    }
+
+    /// The time until an address may be asked again.
+    pub(super) fn wait(&self) -> Duration {
+        let now = Instant::now();
+        let waits = self.targets.iter().map(|target| target.wait(now));
+        waits.min().unwrap_or_default()
+    }
+
+    /// Records a call that was answered.
+    pub(super) fn succeeded(&self, held: &mut Held) {
+        held.is_trial = false;
+        self.answered(&held.target);
+    }
+
+    /// Records that an address answered.
+    fn answered(&self, target: &Target) {
+        if target.lock().breaker.succeed() {
+            let (service, address) = (&self.label, &target.address);
+            tracing::info!(service, %address, "an address of an upstream answers again");
+        }
+    }
+
+    /// Records a call that failed.
+    pub(super) fn failed(&self, held: &mut Held, fault: Fault, reason: &str) {
+        let is_trial = std::mem::take(&mut held.is_trial);
+        if fault == Fault::Failed && !self.has_other(held.number) {
+            // Whatever it answered, it is there.
+            if is_trial {
+                self.answered(&held.target);
+            }
+            return;
+        }
+        let pause = held.target.lock().breaker.fail(Instant::now(), is_trial);
+        if let Some(pause) = pause {
+            let (service, address) = (&self.label, &held.target.address);
+            let pause_s = pause.as_secs();
+            tracing::warn!(service, %address, pause_s, reason, "an address of an upstream is not asked for a while");
+        }
+    }
+
+    /// Records a health check.
+    pub(super) fn checked(&self, target: &Target, found: Result<(), String>) {
+        let (service, address) = (&self.label, &target.address);
+        let mut state = target.lock();
+        let was_sick = state.missed >= MISSED;
+        match found {
+            Ok(()) => {
+                state.missed = 0;
+                let was_open = state.breaker.succeed();
+                drop(state);
+                if was_sick || was_open {
+                    tracing::info!(service, %address, "an address of an upstream answers again");
+                }
+            }
+            Err(reason) => {
+                state.missed = state.missed.saturating_add(1);
+                let is_sick = state.missed >= MISSED;
+                drop(state);
+                if is_sick && !was_sick {
+                    tracing::warn!(service, %address, reason, "an address of an upstream is unhealthy");
+                }
+            }
+        }
+    }
+
+    /// Whether no address can be asked, as far as is known.
+    pub(super) fn is_down(&self) -> bool {
+        self.targets.iter().all(|target| target.is_down())
+    }
+
+    fn has_other(&self, number: usize) -> bool {
+        let mut others = self.targets.iter().enumerate();
+        others.any(|(other, target)| other != number && !target.is_down())
+    }
+}
+
+impl Target {
+    fn new(address: Address) -> Self {
+        Self {
+            address,
+            in_flight: AtomicUsize::new(0),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Calls under way.
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.load(Relaxed)
+    }
+
+    /// Whether it failed too often, or is unhealthy.
+    pub(super) fn is_down(&self) -> bool {
+        let state = self.lock();
+        state.missed >= MISSED || state.breaker.is_open()
+    }
+
+    fn admit(self: &Arc<Self>, number: usize, now: Instant) -> Option<Held> {
+        let mut state = self.lock();
+        if state.missed >= MISSED {
+            return None;
+        }
+        let admission = state.breaker.admit(now);
+        drop(state);
+        if matches!(admission, Admission::Wait(_)) {
+            return None;
+        }
+        self.in_flight.fetch_add(1, Relaxed);
+        Some(Held {
+            number,
+            target: Arc::clone(self),
+            is_trial: admission == Admission::Trial,
+        })
+    }
+
+    fn wait(&self, now: Instant) -> Duration {
+        match self.lock().breaker.admission(now) {
+            Admission::Wait(wait) => wait,
+            // A trial, or the next health check.
+            Admission::Call | Admission::Trial => Duration::from_secs(1),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.target.in_flight.fetch_sub(1, Relaxed);
+        if self.is_trial {
+            self.target.lock().breaker.give_up();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(count: usize) -> Pool {
+        let address = |number| Address::parse(&format!("http://h{number}/")).expect("an address");
+        let addresses: Vec<Address> = (0..count).map(address).collect();
+        Pool::new("local/x", &addresses)
+    }
+
+    fn fail(pool: &Pool, number: usize, fault: Fault) {
+        let others: Vec<usize> = (0..pool.targets.len()).filter(|it| *it != number).collect();
+        if let Some(mut held) = pool.take(&others) {
+            pool.failed(&mut held, fault, "test");
+        }
+    }
+
+    #[test]
+    fn calls_go_where_the_fewest_are_and_then_in_turn() {
+        let pool = pool(3);
+        let held: Vec<Held> = (0..6).filter_map(|_| pool.take(&[])).collect();
+        let counts = || -> Vec<usize> { pool.targets.iter().map(|it| it.in_flight()).collect() };
+        assert_eq!(counts(), [2, 2, 2]);
+        let (kept, ended): (Vec<Held>, Vec<Held>) = held.into_iter().partition(|it| it.number != 1);
+        drop(ended);
+        assert_eq!(counts(), [2, 0, 2]);
+        for _ in 0..2 {
+            assert_eq!(pool.take(&[]).expect("one").number, 1);
+        }
+        drop(kept);
+        let mut numbers: Vec<usize> = (0..3)
+            .map(|_| pool.take(&[]).expect("one").number)
+            .collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, [0, 1, 2]);
+        assert!(pool.take(&[0, 1, 2]).is_none());
+    }
+
+    #[test]
+    fn an_error_status_never_takes_the_last_address_away() {
+        let pool = pool(2);
+        for _ in 0..20 {
+            fail(&pool, 0, Fault::Failed);
+            fail(&pool, 1, Fault::Failed);
+        }
+        assert!(pool.targets[0].is_down() && !pool.targets[1].is_down());
+        let pool = self::pool(2);
+        for _ in 0..3 {
+            fail(&pool, 0, Fault::Gone);
+        }
+        assert!(pool.targets[0].is_down() && !pool.is_down());
+        for _ in 0..20 {
+            fail(&pool, 1, Fault::Failed);
+        }
+        assert!(!pool.is_down());
+        for _ in 0..3 {
+            fail(&pool, 1, Fault::Gone);
+        }
+        assert!(pool.is_down());
+        assert!(pool.take(&[]).is_none());
+        assert!(pool.wait() <= Duration::from_secs(1));
+        pool.answered(&pool.targets[1]);
+        assert_eq!(pool.take(&[]).expect("it answered").number, 1);
+    }
+
+    #[test]
+    fn health_checks_take_an_address_away_and_give_it_back() {
+        let pool = pool(1);
+        let target = &pool.targets[0];
+        for _ in 0..3 {
+            pool.checked(target, Err("503".to_owned()));
+            assert!(!pool.is_down(), "once is no reason");
+            pool.checked(target, Err("503".to_owned()));
+            assert!(pool.is_down() && pool.take(&[]).is_none());
+            pool.checked(target, Ok(()));
+            assert!(!pool.is_down() && pool.take(&[]).is_some());
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Checks of an upstream's addresses, so that what came back is asked again without a request that tries it.
+//!
+//! Invariant: a check takes a short time and reads a bounded part of its answer. Checks end with the upstream.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use reqwest::{RequestBuilder, Response};
+
+use super::pool::Target;
+use super::{Upstream, reason};
+
+/// Longest time of a check.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Most bytes that are read of a check's answer.
+const MOST_READ: usize = 64 << 10;
+
+/// Checks the addresses now and then for as long as there is the upstream.
+pub(super) fn watch(upstream: &Arc<Upstream>) {
+    let every = upstream.options.health_every;
+    let upstream = Arc::downgrade(upstream);
+    tokio::spawn(async move {
+        while let Some(()) = check_all(&upstream).await {
+            tokio::time::sleep(every).await;
+        }
+    });
+}
+
+async fn check_all(upstream: &Weak<Upstream>) -> Option<()> {
+    let upstream = upstream.upgrade()?;
+    let targets = upstream.pool.targets().iter();
+    join_all(targets.map(|target| upstream.check(target))).await;
+    Some(())
+}
+
+impl Upstream {
+    /// Asks for the health of an address. Without a path for that, an address that is down is asked whether it
+    /// answers at all.
+    async fn check(&self, target: &Target) {
+        let address = &target.address;
+        if let Some(path) = &self.options.health {
+            let found = self.ask(self.client.get(address.at(path))).await;
+            let found = found.and_then(|answer| match answer.status() {
+                status if status.is_success() => Ok(()),
+                status => Err(format!("its health check answered {}", status.as_u16())),
+            });
+            self.pool.checked(target, found);
+        } else if target.is_down() && self.ask(self.client.head(address.url())).await.is_ok() {
+            self.pool.checked(target, Ok(()));
+        }
+    }
+
+    async fn ask(&self, request: RequestBuilder) -> Result<Response, String> {
+        let asked = async {
+            let mut answer = request.headers(self.headers.clone()).send().await?;
+            // A connection whose answer was read is used again.
+            let mut read = 0;
+            while let Some(chunk) = answer.chunk().await? {
+                read += chunk.len();
+                if read > MOST_READ {
+                    break;
+                }
+            }
+            Ok(answer)
+        };
+        match tokio::time::timeout(PATIENCE, asked).await {
+            Ok(asked) => asked.map_err(reason),
+            Err(_) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! An HTTP service behind a proxy that goes down, comes back on its port, and answers as a test wants.
+
+use std::io::{BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::http::read_headers;
+
+/// How long it sleeps before it looks again whether it is to go.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
+
+/// A request that it got.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Seen {
+    /// All values of a header.
+    pub(crate) fn header(&self, name: &str) -> Vec<&str> {
+        let headers = self.headers.iter();
+        let named = headers.filter(|(known, _)| known.eq_ignore_ascii_case(name));
+        named.map(|(_, value)| value.as_str()).collect()
+    }
+}
+
+/// What it does with a `POST`.
+#[derive(Debug, Clone)]
+pub(crate) enum Does {
+    /// Answers with a status and a body.
+    Answers(u16, String),
+    /// Closes the connection.
+    Drops,
+    /// Answers 200 once it is told to.
+    Holds,
+}
+
+/// An HTTP service. Whatever is no `POST` is answered with the status of its health.
+pub(crate) struct Backend {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    running: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
+}
+
+struct Shared {
+    does: Mutex<Does>,
+    health: Mutex<u16>,
+    released: Mutex<bool>,
+    changed: Condvar,
+    seen: Mutex<Vec<Seen>>,
+}
+
+impl Backend {
+    /// Starts one that answers with an object.
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let mut backend = Self {
+            address: listener.local_addr().expect("an address"),
+            shared: Arc::new(Shared {
+                does: Mutex::new(Does::Answers(200, r#"{"is":"fine"}"#.to_owned())),
+                health: Mutex::new(200),
+                released: Mutex::default(),
+                changed: Condvar::new(),
+                seen: Mutex::default(),
+            }),
+            running: None,
+        };
+        backend.listen(listener);
+        backend
+    }
+
+    /// Its address with another path.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Its host and port.
+    pub(crate) fn place(&self) -> String {
+        self.address.to_string()
+    }
+
+    pub(crate) fn does(&self, does: Does) {
+        *self.shared.released.lock().expect("no test panicked") = false;
+        *self.shared.does.lock().expect("no test panicked") = does;
+    }
+
+    pub(crate) fn answers(&self, status: u16) {
+        self.does(Does::Answers(status, format!("{{\"status\":{status}}}")));
+    }
+
+    pub(crate) fn is_healthy(&self, status: u16) {
+        *self.shared.health.lock().expect("no test panicked") = status;
+    }
+
+    /// Answers what it holds, and all that comes.
+    pub(crate) fn release(&self) {
+        *self.shared.released.lock().expect("no test panicked") = true;
+        self.shared.changed.notify_all();
+    }
+
+    /// Forgets what it saw, and gives it.
+    pub(crate) fn take_seen(&self) -> Vec<Seen> {
+        std::mem::take(&mut *self.shared.seen.lock().expect("no test panicked"))
+    }
+
+    /// The `POST`s among what it saw.
+    pub(crate) fn posts(&self) -> usize {
+        let seen = self.shared.seen.lock().expect("no test panicked");
+        seen.iter().filter(|seen| seen.method == "POST").count()
+    }
+
+    /// Goes: nothing listens there.
+    pub(crate) fn stop(&mut self) {
+        if let Some((stop, thread)) = self.running.take() {
+            stop.store(true, Ordering::SeqCst);
+            thread.join().expect("no test panicked");
+        }
+    }
+
+    /// Comes back.
+    pub(crate) fn restart(&mut self) {
+        let listener = TcpListener::bind(self.address).expect("the port is free again");
+        self.listen(listener);
+    }
+
+    fn listen(&mut self, listener: TcpListener) {
+        listener.set_nonblocking(true).expect("it can be");
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, shared) = (Arc::clone(&stop), Arc::clone(&self.shared));
+        let thread = std::thread::spawn(move || {
+            let mut open = Vec::new();
+            while !stopped.load(Ordering::SeqCst) {
+                let Ok((stream, _)) = listener.accept() else {
+                    std::thread::sleep(BETWEEN_LOOKS);
+                    continue;
+                };
+                stream.set_nonblocking(false).expect("it can be");
+                open.push(stream.try_clone().expect("a second handle"));
+                let shared = Arc::clone(&shared);
+                std::thread::spawn(move || serve(stream, &shared));
+            }
+            for stream in open {
+                // It may be closed already.
+                let _ = stream.shutdown(std::net::Shutdown::Both);
+            }
+        });
+        self.running = Some((stop, thread));
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn serve(stream: TcpStream, shared: &Shared) {
+    let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
+    let mut stream = stream;
+    while let Some(seen) = read_request(&mut reader) {
+        let method = seen.method.clone();
+        shared.seen.lock().expect("no test panicked").push(seen);
+        let does = shared.does.lock().expect("no test panicked").clone();
+        let (status, body) = match does {
+            _ if method != "POST" => (
+                *shared.health.lock().expect("no test panicked"),
+                String::new(),
+            ),
+            Does::Answers(status, body) => (status, body),
+            Does::Drops => {
+                // Another handle may be open: what closes is the connection.
+                let _ = stream.shutdown(std::net::Shutdown::Both);
+                return;
+            }
+            Does::Holds => {
+                let released = shared.released.lock().expect("no test panicked");
+                let waited = shared.changed.wait_while(released, |released| !*released);
+                drop(waited.expect("no test panicked"));
+                (200, r#"{"held":true}"#.to_owned())
+            }
+        };
+        if stream.write_all(answer(status, &body).as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+fn read_request(reader: &mut BufReader<TcpStream>) -> Option<Seen> {
+    let mut line = String::new();
+    if std::io::BufRead::read_line(reader, &mut line).unwrap_or(0) == 0 {
+        return None;
+    }
+    let mut words = line.split(' ').map(str::to_owned);
+    let (method, path) = (words.next()?, words.next()?);
+    let headers = read_headers(reader);
+    let mut seen = Seen {
+        method,
+        path,
+        headers,
+        body: Vec::new(),
+    };
+    let length = seen
+        .header("content-length")
+        .first()
+        .map_or(0, |text| text.parse().unwrap_or(0));
+    seen.body = vec![0; length];
+    reader.read_exact(&mut seen.body).ok()?;
+    Some(seen)
+}
+
+fn answer(status: u16, body: &str) -> String {
+    if status == 204 {
+        return "HTTP/1.1 204 Said\r\n\r\n".to_owned();
+    }
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status} Said\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+}
