@@ -81,9 +81,9 @@ pub trait Engine: Sync {
         provider == Provider::Cpu || placement.shares.is_empty() || placement.has(provider)
     }
 
-    /// Looks for its libraries while every folder can still be read, and tells what loading them will read.
-    /// `library` is the one that the user named.
-    fn prepare(&self, _library: Option<&Path>) -> Needs {
+    /// Looks for its libraries while every folder can still be read, and tells what loading a model with these
+    /// options will read of them.
+    fn prepare(&self, _options: &LoadOptions) -> Needs {
         Needs::default()
     }
 

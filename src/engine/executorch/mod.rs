@@ -19,7 +19,10 @@ use std::path::Path;
 
 use super::feedback;
 use super::library::{Installations, NativeBackend};
-use super::{Engine, EngineError, LoadRequest, Needs, Offer, Placement, Provider, Session, offer};
+use super::{
+    Engine, EngineError, LoadOptions, LoadRequest, Needs, Offer, Placement, Provider, Session,
+    offer,
+};
 use crate::package::Backend;
 
 pub use search::{VERSION, installations, installations_in};
@@ -63,7 +66,7 @@ impl Engine for ExecuTorch {
         ran || placement.shares.is_empty()
     }
 
-    fn prepare(&self, _: Option<&Path>) -> Needs {
+    fn prepare(&self, _: &LoadOptions) -> Needs {
         opened::prepare()
     }
 

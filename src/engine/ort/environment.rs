@@ -61,10 +61,12 @@ impl Search {
 }
 
 /// Looks for libraries and plug-ins, and tells what loading them reads.
-pub(super) fn prepare(library: Option<&Path>) -> Needs {
-    let search = PREPARED.get_or_init(|| Search::look(library));
+pub(super) fn prepare(options: &LoadOptions) -> Needs {
+    let search = PREPARED.get_or_init(|| Search::look(options.library.as_deref()));
     let libraries = search.libraries.iter().map(|found| &found.path);
-    let plugins = search.plugins.iter().map(|plugin| &plugin.path);
+    let plugins = search.plugins.iter();
+    let plugins = plugins.filter(|plugin| plugin.provider == options.provider);
+    let plugins = plugins.map(|plugin| &plugin.path);
     let folders = libraries.chain(plugins).filter_map(|path| path.parent());
     Surroundings::of_this_process().needs(folders)
 }

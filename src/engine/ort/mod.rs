@@ -20,7 +20,9 @@ mod value;
 use std::path::Path;
 
 use super::library::Installations;
-use super::{Engine, EngineError, LoadRequest, Needs, Offer, Session, offer, processor};
+use super::{
+    Engine, EngineError, LoadOptions, LoadRequest, Needs, Offer, Session, offer, processor,
+};
 use crate::package::Backend;
 
 pub use installation::{installations, installations_in};
@@ -49,8 +51,8 @@ impl Engine for OnnxRuntime {
         installations(library)
     }
 
-    fn prepare(&self, library: Option<&Path>) -> Needs {
-        environment::prepare(library)
+    fn prepare(&self, options: &LoadOptions) -> Needs {
+        environment::prepare(options)
     }
 
     fn load(&self, request: &LoadRequest) -> Result<Box<dyn Session>, EngineError> {

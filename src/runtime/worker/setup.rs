@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use crate::engine::surroundings::Surroundings;
-use crate::engine::{self, Engine, LoadRequest, Provider};
+use crate::engine::{self, Engine, LoadOptions, LoadRequest, Provider};
 use crate::model::{self, ModelInfo};
 use crate::package::Backend;
 use crate::runtime::process::sandbox::{Allowed, Mode};
@@ -26,7 +26,7 @@ pub(super) struct Setup {
     pub(super) devices: Option<String>,
     /// Bytes of the model's weights, in its file and beside it; 0 if the file cannot be read, which loading will say.
     pub(super) weights: u64,
-    library: Option<PathBuf>,
+    options: LoadOptions,
     scratch: Option<PathBuf>,
     surroundings: Surroundings,
 }
@@ -37,7 +37,7 @@ impl Setup {
         let options = &request.options;
         let mut setup = Self::of_library(engine);
         setup.model.clone_from(&request.model);
-        setup.library.clone_from(&options.library);
+        setup.options.clone_from(options);
         if !matches!(options.provider, Provider::Cpu | Provider::Xnnpack) {
             setup.devices = Some(options.provider.name().to_owned());
         }
@@ -59,7 +59,7 @@ impl Setup {
             model: PathBuf::new(),
             devices: None,
             weights: 0,
-            library: None,
+            options: LoadOptions::default(),
             scratch: None,
             surroundings: Surroundings::of_this_process(),
         }
@@ -85,7 +85,7 @@ impl Setup {
     /// What it may use.
     pub(super) fn allowed(&self) -> Allowed {
         let engine = engine::engine(&self.engine);
-        let needs = engine.map(|engine| engine.prepare(self.library.as_deref()));
+        let needs = engine.map(|engine| engine.prepare(&self.options));
         let needs = needs.unwrap_or_default();
         let mut allowed = Allowed {
             read: needs.read,
