@@ -1,4 +1,4 @@
-// Loads programs with ExecuTorch and runs each method once with zeros, each program in a process of its own.
+// Loads programs with ExecuTorch and runs each method with zeros and with ones, each program in a process of its own.
 //
 // Reads lines of the paths of a program and, after a tab, of a data file, and answers each with a line: `ok`, `load`
 // or `run` for the step that failed, or `died`, then a tab and what the runtime said last. It goes by the engine's own
@@ -13,6 +13,58 @@
 
 namespace {
 
+// Ones of an element type, as bytes; zeros of types that are not here.
+std::vector<uint8_t> filled(const PkgtoolEtValue& value, bool with_ones) {
+  std::vector<uint8_t> bytes(value.bytes + 1);
+  auto fill = [&](auto one) {
+    for (size_t at = 0; with_ones && at + sizeof one <= value.bytes; at += sizeof one) {
+      std::memcpy(bytes.data() + at, &one, sizeof one);
+    }
+  };
+  switch (static_cast<ScalarType>(value.dtype)) {
+    case ScalarType::Float:
+      fill(1.0f);
+      break;
+    case ScalarType::Double:
+      fill(1.0);
+      break;
+    case ScalarType::Bool:
+      fill(uint8_t{1});
+      break;
+    default:
+      break;
+  }
+  return bytes;
+}
+
+// Sets inputs, runs, and looks at outputs; false if something of it fails.
+bool runs(PkgtoolEtMethod* method, bool with_ones) {
+  PkgtoolEtValue value;
+  // Numbers stay as they are; tensors need memory.
+  std::vector<EValue> there(method->inputs.size());
+  auto found = guarded([&] { return method->method->get_inputs(there.data(), there.size()); });
+  if (found != 0) {
+    return false;
+  }
+  for (size_t index = 0; pkgtool_et_slot(method, false, index, &value); ++index) {
+    auto bytes = filled(value, with_ones);
+    value.data = bytes.data();
+    bool is_tensor = value.kind == TENSOR;
+    if (value.kind == OTHER || (is_tensor && pkgtool_et_set(method, index, &value) != 0)) {
+      return false;
+    }
+  }
+  if (pkgtool_et_run(method) != 0) {
+    return false;
+  }
+  for (size_t index = 0; pkgtool_et_slot(method, true, index, &value); ++index) {
+    if (pkgtool_et_get(method, index, &value) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // The step of a method that fails; null if none does.
 const char* failing_step(const char* path, const std::string& data, const char* name) {
   uint32_t code = 0;
@@ -21,21 +73,7 @@ const char* failing_step(const char* path, const std::string& data, const char* 
       pkgtool_et_load(method, name) != 0) {
     return "load";
   }
-  // Numbers stay as they are; tensors need memory.
-  std::vector<EValue> there(method->inputs.size());
-  auto found = guarded([&] { return method->method->get_inputs(there.data(), there.size()); });
-  if (found != 0) {
-    return "run";
-  }
-  PkgtoolEtValue value;
-  for (size_t index = 0; pkgtool_et_slot(method, false, index, &value); ++index) {
-    std::vector<uint8_t> zeros(value.bytes + 1);
-    value.data = zeros.data();
-    if (value.kind == TENSOR && pkgtool_et_set(method, index, &value) != 0) {
-      return "run";
-    }
-  }
-  return pkgtool_et_run(method) == 0 ? nullptr : "run";
+  return runs(method, false) && runs(method, true) ? nullptr : "run";
 }
 
 void judge(const std::string& path, const std::string& data) {
