@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::super::error::Error;
+use super::super::payload_graph::Taken;
 use super::super::storage::{ByteRange, Externals, Storage};
 use crate::source::pages::PageError;
 use crate::source::{Pages, ReadAt};
@@ -17,15 +18,6 @@ const BUDGET: u64 = 8_000_000;
 /// those of other files. Returns what a call of the delegate must pass, where the payload tells.
 pub(in super::super) type Check =
     fn(&Pages<'_>, ByteRange, &Storage<'_>, &mut Externals) -> Result<Option<Taken>, Error>;
-
-/// The arguments that a delegate takes.
-#[derive(Debug, Clone, Copy)]
-pub(in super::super) struct Taken {
-    /// How many at least.
-    pub(in super::super) count: u64,
-    /// Whether all of them are tensors.
-    pub(in super::super) are_tensors: bool,
-}
 
 /// The payloads of a program that were checked.
 pub(in super::super) struct Checked<'a> {

@@ -8,11 +8,11 @@
 
 mod checked;
 
-pub(super) use checked::{Check, Checked, Taken};
+pub(super) use checked::{Check, Checked};
 
 use super::error::Error;
 use super::flatbuffer::{Buffer, Table};
-use super::payload_graph::{Graph, Ports, Room};
+use super::payload_graph::{Graph, Ports, Room, Taken};
 use super::relations::Relations;
 use super::storage::{ByteRange, Externals, Storage};
 use super::{coreml, mlx, vulkan, xnnpack};

@@ -4,9 +4,9 @@
 //! The table of operators holds ExecuTorch's own. What is of another namespace is an application's, and not checked.
 //! Invariant: every instruction and argument is read at most twice.
 
-use super::super::delegate::Taken;
 use super::super::error::Error;
 use super::super::flatbuffer::{Field, Table, Vector};
+use super::super::payload_graph::Taken;
 use super::super::schema::{chain, plan, tensor};
 use super::super::value::{BOOL, Evalue, TENSOR};
 use super::kinds::{self, Kinds};

@@ -8,9 +8,10 @@ mod calls;
 mod kinds;
 mod operators;
 
-use super::delegate::{self, Checked, Taken};
+use super::delegate::{self, Checked};
 use super::error::Error;
 use super::flatbuffer::{Field, Table, Vector};
+use super::payload_graph::Taken;
 use super::schema::{inline, plan, program, segment, tensor, value};
 use super::storage::{Externals, Storage};
 use super::value::{

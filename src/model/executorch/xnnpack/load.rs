@@ -3,9 +3,9 @@
 //! Its header, its FlatBuffer, and that constants are where their values say. A payload that does not
 //! begin like one of XNNPACK's is not looked into.
 
-use super::super::delegate::Taken;
 use super::super::error::Error;
 use super::super::flatbuffer::{Buffer, Field, Table};
+use super::super::payload_graph::Taken;
 use super::super::storage::{ByteRange, Externals, Storage};
 use super::super::verify::verify;
 use super::payload::Parts;

@@ -2,18 +2,8 @@
 
 use super::node::Node;
 use super::operators::{Operators, Schema, Types};
+use super::scope::Interface;
 use crate::model::onnx::fault::Fault;
-
-/// A graph, as the node that runs it sees it.
-#[derive(Debug, Clone, Default)]
-pub(in crate::model::onnx) struct Interface {
-    /// Types of its inputs, 0 where one is unknown.
-    pub(super) inputs: Vec<Types>,
-    /// How many of these are initializers as well, and need not be passed.
-    pub(super) initialized: usize,
-    /// Types of its outputs, 0 where one is unknown.
-    pub(super) outputs: Vec<Types>,
-}
 
 /// An operator that runs graphs.
 struct Runner {

@@ -25,11 +25,10 @@ use super::Error;
 use super::fault::Fault;
 use super::wire::Field;
 use crate::source::hashed::Map;
-use graphs::Interface;
 pub(super) use node::{Attribute, Node};
 use operators::{Entry, Operators, Schema, Types};
+use scope::{Interface, Maker, Scope, Value};
 pub(super) use scope::{Kind, Use};
-use scope::{Maker, Scope, Value};
 use version::{CONTRIBUTED, STANDARD, by_domain, canonical, is_runtimes_own};
 pub(super) use version::{check_import, check_ir_version};
 

@@ -1,7 +1,7 @@
 //! What is known of a node while it is checked.
 
-use super::graphs::Interface;
 use super::operators::Types;
+use super::scope::Interface;
 use super::typing;
 use crate::model::onnx::Error;
 use crate::model::onnx::wire::Field;

@@ -2,7 +2,6 @@
 //!
 //! Names are kept as hashes, so that memory is bounded by their number alone.
 
-use super::graphs::Interface;
 use super::operators::{Operators, Types};
 use crate::model::onnx::Error;
 use crate::model::onnx::fault::Fault;
@@ -71,6 +70,17 @@ pub(super) struct Untyped {
     pub(super) name: String,
     pub(super) place: String,
     pub(super) offset: u64,
+}
+
+/// A graph, as the node that runs it sees it.
+#[derive(Debug, Clone, Default)]
+pub(in crate::model::onnx) struct Interface {
+    /// Types of its inputs, 0 where one is unknown.
+    pub(super) inputs: Vec<Types>,
+    /// How many of these are initializers as well, and need not be passed.
+    pub(super) initialized: usize,
+    /// Types of its outputs, 0 where one is unknown.
+    pub(super) outputs: Vec<Types>,
 }
 
 /// The values of one graph.

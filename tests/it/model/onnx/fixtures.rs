@@ -166,13 +166,7 @@ fn other_kinds_of_values() {
         .collect();
     assert_eq!(
         kinds,
-        [
-            "sequence",
-            "optional",
-            "map",
-            "sparse_tensor",
-            "opaque"
-        ]
+        ["sequence", "optional", "map", "sparse_tensor", "opaque"]
     );
 }
 

@@ -15,7 +15,7 @@ use crate::support::environment::{Piece, say};
 const SEED: &str = "1";
 
 /// Why ONNX Runtime refuses what the reader has no reason to refuse; parts of its messages.
-const BEYOND: [&str; 10] = [
+const BEYOND: [&str; 11] = [
     // What follows from shapes, also inside graphs of attributes.
     "ShapeInferenceError",
     "Invalid attribute perm",

@@ -6,10 +6,7 @@ use super::inspect;
 /// `ValueInfoProto` of a tensor with elements of this type.
 fn of_type(field: u64, name: &str, element: u64) -> Vec<u8> {
     let tensor = part(1, &[&int(1, element)]);
-    part(
-        field,
-        &[&part(1, &[name.as_bytes()]), &part(2, &[&tensor])],
-    )
+    part(field, &[&part(1, &[name.as_bytes()]), &part(2, &[&tensor])])
 }
 
 /// `NodeProto`.
