@@ -427,19 +427,13 @@ pub enum Error {
         found: u64,
     },
     /// A value of a kind that an instruction does not take.
-    #[error(
-        "{place}: expected {expected}, as {taker} takes, found value {value}, which is {found}"
-    )]
+    #[error("{place}: expected {expected}, found {found}")]
     Kind {
         /// The value's index.
         place: Place,
-        /// What takes it.
-        taker: String,
-        /// The kinds that it takes.
+        /// The kinds that are taken, and by what.
         expected: String,
-        /// The value.
-        value: u64,
-        /// Its kind.
+        /// The value and its kind.
         found: String,
     },
     /// What a Core ML payload holds is not what it should.

@@ -225,12 +225,8 @@ pub enum Fault {
         expected: usize,
     },
     /// An input or output of a graph in an attribute that has another type than its node needs.
-    #[error(
-        "{what} {position} of the graph `{attribute}` of `{operator}` is {found}: expected {expected}"
-    )]
+    #[error("{what} {position} of the graph `{attribute}` is {found}: its node needs {expected}")]
     GraphType {
-        /// The operator.
-        operator: String,
         /// The attribute.
         attribute: &'static str,
         /// `input` or `output`.

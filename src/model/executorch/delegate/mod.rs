@@ -14,7 +14,7 @@ use super::error::Error;
 use super::flatbuffer::{Buffer, Table};
 use super::payload_graph::{Graph, Ports, Room, Taken};
 use super::relations::Relations;
-use super::storage::{ByteRange, Externals, Storage};
+use super::storage::ByteRange;
 use super::{coreml, mlx, vulkan, xnnpack};
 use crate::package::Backend;
 use crate::source::{Pages, ReadAt};
@@ -74,19 +74,12 @@ static READERS: &[Reader] = &[
     Reader {
         backend: Backend::CoreMl,
         relate: coreml::relate,
-        check: check_coreml,
+        check: |pages, payload, storage, _| {
+            let named = |name: &str| storage.find_named(name).map(Into::into);
+            Ok(at_least(coreml::count_ports(pages, payload, &named)))
+        },
     },
 ];
-
-fn check_coreml(
-    pages: &Pages<'_>,
-    payload: ByteRange,
-    storage: &Storage<'_>,
-    _: &mut Externals,
-) -> Result<Option<Taken>, Error> {
-    let named = |name: &str| storage.find_named(name).map(Into::into);
-    Ok(at_least(coreml::count_ports(pages, payload, &named)))
-}
 
 /// What a call passes to a payload with so many inputs and outputs. A broken payload is the device's matter.
 fn at_least(ports: Result<Option<u64>, Error>) -> Option<Taken> {

@@ -4,7 +4,7 @@
 //! The table of operators holds ExecuTorch's own. What is of another namespace is an application's, and not checked.
 //! Invariant: every instruction and argument is read at most twice.
 
-use super::super::error::Error;
+use super::super::error::{Error, Place};
 use super::super::flatbuffer::{Field, Table, Vector};
 use super::super::payload_graph::Taken;
 use super::super::schema::{chain, plan, tensor};
@@ -200,7 +200,7 @@ impl<'a> Calls<'_, 'a> {
             }
             let name = super::super::plan::operator_name(&operator()?)?;
             let taker = format!("argument {position} of `{name}`");
-            return Err(self.wrong(args.place(position), taker, wanted, value));
+            return Err(self.wrong(args.place(position), &taker, wanted, value));
         }
         Ok(())
     }
@@ -209,8 +209,8 @@ impl<'a> Calls<'_, 'a> {
     fn delegate_call(&self, call: &Table<'a>) -> Result<(), Error> {
         present(call, chain::ARGS)?;
         let delegate = usize::try_from(call.i32(chain::DELEGATE_INDEX)?).ok();
-        let taken = delegate.and_then(|index| *self.delegates.get(index)?);
-        let Some(Taken { count, are_tensors }) = taken else {
+        let payload = delegate.and_then(|index| *self.delegates.get(index)?);
+        let Some(Taken { count, are_tensors }) = payload else {
             return Ok(());
         };
         let args = call.vector(chain::ARGS, 4)?;
@@ -225,7 +225,7 @@ impl<'a> Calls<'_, 'a> {
         for position in (0..count).filter(|_| are_tensors) {
             let value = args.i32(position)?;
             if !self.is(value, wanted) {
-                let taker = "the delegate's payload".to_owned();
+                let taker = "the delegate's payload";
                 return Err(self.wrong(args.place(position), taker, wanted, value));
             }
         }
@@ -259,7 +259,7 @@ impl<'a> Calls<'_, 'a> {
         if self.is(value, wanted) {
             return Ok(());
         }
-        Err(self.wrong(call.place(field), taker.to_owned(), wanted, value))
+        Err(self.wrong(call.place(field), taker, wanted, value))
     }
 
     fn is(&self, value: i32, wanted: Kinds) -> bool {
@@ -273,19 +273,12 @@ impl<'a> Calls<'_, 'a> {
         kind.copied().unwrap_or(Kinds::ANY)
     }
 
-    fn wrong(
-        &self,
-        place: super::super::error::Place,
-        taker: String,
-        wanted: Kinds,
-        value: i32,
-    ) -> Error {
+    fn wrong(&self, place: Place, taker: &str, wanted: Kinds, value: i32) -> Error {
+        let found = self.kind(value).names();
         Error::Kind {
             place,
-            taker,
-            expected: wanted.names(),
-            value: value.try_into().unwrap_or(0),
-            found: self.kind(value).names(),
+            expected: format!("{}, as {taker} takes", wanted.names()),
+            found: format!("value {value}, which is {found}"),
         }
     }
 }

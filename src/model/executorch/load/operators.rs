@@ -22,7 +22,7 @@ pub(super) struct Operators {
     version: &'static str,
     namespaces: Set<&'static str>,
     /// Lines of overloads by namespace and name.
-    operators: Map<(&'static str, &'static str), &'static str>,
+    lines: Map<(&'static str, &'static str), &'static str>,
 }
 
 impl Operators {
@@ -36,7 +36,7 @@ impl Operators {
         let mut table = Self {
             version: "",
             namespaces: Set::default(),
-            operators: Map::default(),
+            lines: Map::default(),
         };
         let mut namespace = "";
         for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -48,7 +48,7 @@ impl Operators {
                     table.namespaces.insert(rest);
                 }
                 name => {
-                    table.operators.insert((namespace, name), rest);
+                    table.lines.insert((namespace, name), rest);
                 }
             }
         }
@@ -69,7 +69,7 @@ impl Operators {
             return Ok(None);
         }
         let version = self.version;
-        let Some(line) = self.operators.get(&(namespace, base)) else {
+        let Some(line) = self.lines.get(&(namespace, base)) else {
             return Err(format!(
                 "one that the namespace `{namespace}` has in ExecuTorch {version}"
             ));
@@ -102,8 +102,8 @@ mod tests {
     fn every_line_reads() {
         let table = Operators::get();
         let mut kernels = 0;
-        for (namespace, base) in table.operators.keys() {
-            for word in table.operators[&(*namespace, *base)].split(' ') {
+        for (namespace, base) in table.lines.keys() {
+            for word in table.lines[&(*namespace, *base)].split(' ') {
                 let overload = word.split(':').next().unwrap_or_default();
                 let overload = overload.trim_start_matches('-');
                 let name = format!("{namespace}::{base}");

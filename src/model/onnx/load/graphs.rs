@@ -181,7 +181,6 @@ impl Check<'_> {
         match pairs.find(|(_, (found, expected))| differs(*found, *expected)) {
             None => Ok(()),
             Some((position, (found, expected))) => Err(Fault::GraphType {
-                operator: self.node.operator.clone(),
                 attribute: self.name,
                 what,
                 position: start + position,

@@ -116,12 +116,12 @@ fn graphs_take_and_return_what_their_node_does() {
     other[0] = typed(11, "step");
     refused(
         &[&looping(&other, &outputs)],
-        "input 0 of the graph `body` of `Loop` is tensor(float): expected tensor(int64)",
+        "input 0 of the graph `body` is tensor(float): its node needs tensor(int64)",
     );
     let mut other = inputs;
     other[2] = of_type(11, "carried", 11);
     refused(
         &[&looping(&other, &[outputs[0].clone(), value(12, "more")])],
-        "input 2 of the graph `body` of `Loop` is tensor(double): expected tensor(float)",
+        "input 2 of the graph `body` is tensor(double): its node needs tensor(float)",
     );
 }
