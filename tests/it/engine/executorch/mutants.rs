@@ -183,7 +183,9 @@ fn without_data(seed: &'static str, bytes: &[u8], data: &Path, folder: &Path) ->
         .filter(|at| renamed[*at..].starts_with(name))
         .collect();
     assert!(!places.is_empty(), "its tensors are weights");
-    places.into_iter().for_each(|at| renamed[at] = b'W');
+    for at in places {
+        renamed[at] = b'W';
+    }
     fs::write(&data, renamed).expect("a file");
     other.data = Some(data);
     vec![missing, other]

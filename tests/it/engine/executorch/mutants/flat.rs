@@ -211,7 +211,8 @@ impl Flat {
 
     fn set(&mut self, at: usize, number: usize) -> Option<()> {
         let bytes = number.to_le_bytes();
-        self.bytes[at..at + 4].copy_from_slice(&bytes[..4]);
+        let place = self.bytes.get_mut(at..at + 4)?;
+        place.copy_from_slice(&bytes[..4]);
         Some(())
     }
 
