@@ -62,6 +62,10 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
             "the file is of format {format}, but its name says {named_as}: rename it"
         ));
     }
+    // Of a file on a server, the files beside it are not fetched.
+    if path == file.display().to_string() {
+        note_missing_data(file, &info);
+    }
     if args.verbose {
         far.tell_traffic();
     }
@@ -69,6 +73,19 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         output::note(&format!("not all of the file was looked at: {failure}"));
     }
     Ok(Exit::Clean)
+}
+
+/// Prints a note if a file that the model keeps data in is missing or has other data.
+fn note_missing_data(file: &Path, info: &ModelInfo) {
+    let directory = file.parent().filter(|parent| parent != &Path::new(""));
+    let directory = directory.unwrap_or(Path::new("."));
+    let mut faults = info.external.iter();
+    let first = faults.find_map(|external| external.locate(directory).err());
+    if let Some(fault) = first {
+        output::note(&format!(
+            "the model does not load without its data: it {fault}; put the data file beside the model"
+        ));
+    }
 }
 
 /// What stands beside a program's description.

@@ -402,6 +402,40 @@ pub enum Error {
         /// What is there.
         found: u64,
     },
+    /// A call of an operator that does not exist.
+    #[error("{place}: unknown operator `{found}`: expected {expected}")]
+    Operator {
+        /// Its name.
+        place: Place,
+        /// Its full name.
+        found: String,
+        /// Which operators there are.
+        expected: String,
+    },
+    /// A call of an operator with more or fewer arguments than it takes.
+    #[error(
+        "{place}: expected {expected} arguments, as `{operator}` takes with its result, found {found}"
+    )]
+    Arguments {
+        /// The arguments.
+        place: Place,
+        /// The operator's full name.
+        operator: String,
+        /// How many it takes.
+        expected: usize,
+        /// How many there are.
+        found: u64,
+    },
+    /// A value of a kind that an instruction does not take.
+    #[error("{place}: expected {expected}, found {found}")]
+    Kind {
+        /// The value's index.
+        place: Place,
+        /// The kinds that are taken, and by what.
+        expected: String,
+        /// The value and its kind.
+        found: String,
+    },
     /// What a Core ML payload holds is not what it should.
     #[error("{place}: expected a file system with an ML Program, found {found}")]
     Listing {
@@ -464,6 +498,9 @@ impl Breach for Error {
             | Self::Layout { place, .. }
             | Self::PayloadMagic { place, .. }
             | Self::Value { place, .. }
+            | Self::Operator { place, .. }
+            | Self::Arguments { place, .. }
+            | Self::Kind { place, .. }
             | Self::Listing { place, .. }
             | Self::Wire { place }
             | Self::TooMuch { place, .. } => place.offset,

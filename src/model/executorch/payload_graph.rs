@@ -34,6 +34,15 @@ pub(super) struct Ports {
     pub(super) in_memory_order: bool,
 }
 
+/// The arguments that a delegate takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Taken {
+    /// How many at least.
+    pub(super) count: u64,
+    /// Whether all of them are tensors.
+    pub(super) are_tensors: bool,
+}
+
 /// How much more the payloads of a program may add.
 #[derive(Debug)]
 pub(super) struct Room(Cell<usize>);

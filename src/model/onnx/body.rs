@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::external::Locations;
 use super::function::Function;
 use super::interface::Sought;
-use super::load::{self, Attribute, Kind, Load, Node, Use};
+use super::load::{self, Attribute, Kind, Left, Load, Node, Use};
 use super::tensor::Tensor;
 use super::wire::Field;
 use super::{Error, Fault, context, schema, tensor, value};
@@ -48,14 +48,14 @@ impl Body {
         self.walk(graph, 1, Kind::Main, sought).map(|_| ())
     }
 
-    /// Walks a `GraphProto`; returns what it uses of the graphs around it.
+    /// Walks a `GraphProto`; returns what it is to the graphs around it.
     fn walk(
         &mut self,
         graph: &Field<'_>,
         depth: u32,
         kind: Kind,
         sought: &mut Sought,
-    ) -> Result<Vec<Use>, Error> {
+    ) -> Result<Left, Error> {
         if depth > MAX_DEPTH {
             return Err(Error::TooDeep {
                 place: graph.place().to_string(),
@@ -71,6 +71,7 @@ impl Body {
                 "initializer" | "sparse_initializer" => self.initializer(&field, sought)?,
                 "input" => self.load.input(&field)?,
                 "output" => self.load.output(&field)?,
+                "value_info" => self.load.value_info(&field)?,
                 _ => {}
             }
         }
@@ -205,7 +206,9 @@ impl Body {
             match field.name() {
                 "g" | "graphs" => {
                     let sought = &mut Sought::default();
-                    inner.extend(self.walk(&field, depth + 1, Kind::Subgraph, sought)?);
+                    let left = self.walk(&field, depth + 1, Kind::Subgraph, sought)?;
+                    inner.extend(left.open);
+                    found.graph = left.interface;
                 }
                 "t" | "tensors" | "sparse_tensor" | "sparse_tensors" => {
                     data_type = self.tensor(&field)?.data_type;

@@ -201,6 +201,43 @@ pub enum Fault {
     /// A tensor with a dimension below zero.
     #[error("the tensor has a negative dimension")]
     NegativeDimension,
+    /// An input of the model without a type.
+    #[error("the input `{name}` states no type, and no initializer gives it one")]
+    InputUntyped {
+        /// The input.
+        name: String,
+    },
+    /// A constant without a value.
+    #[error("`Constant` has no value: expected an attribute with a tensor, number or string")]
+    NoConstant,
+    /// A graph in an attribute with too many or too few inputs or outputs.
+    #[error("the graph `{attribute}` of `{operator}` has {found} {what}: expected {expected}")]
+    GraphCount {
+        /// The operator.
+        operator: String,
+        /// The attribute.
+        attribute: &'static str,
+        /// `inputs` or `outputs`.
+        what: &'static str,
+        /// How many it has.
+        found: usize,
+        /// How many its node needs.
+        expected: usize,
+    },
+    /// An input or output of a graph in an attribute that has another type than its node needs.
+    #[error("{what} {position} of the graph `{attribute}` is {found}: its node needs {expected}")]
+    GraphType {
+        /// The attribute.
+        attribute: &'static str,
+        /// `input` or `output`.
+        what: &'static str,
+        /// Its position from 0.
+        position: usize,
+        /// Its type.
+        found: &'static str,
+        /// The type that it needs.
+        expected: &'static str,
+    },
     /// A number that is no element type.
     #[error("{found} is no element type")]
     ElementType {

@@ -243,6 +243,7 @@ const INSIDE: &[(&str, &[&str])] = &[
             "model/executorch/xnnpack",
         ],
     ),
+    ("model/executorch/load", &["model/executorch/delegate"]),
     ("model/executorch/mlx", &[]),
     ("model/executorch/qnn", &[]),
     ("model/executorch/vulkan", &[]),

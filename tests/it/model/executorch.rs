@@ -5,6 +5,7 @@
 
 mod broken;
 pub(crate) mod builder;
+mod calls;
 mod contents;
 mod coreml;
 mod data_file;

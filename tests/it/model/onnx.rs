@@ -8,6 +8,7 @@ mod large;
 mod mutants;
 mod random;
 mod schemas;
+mod types;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -43,7 +43,7 @@ fn ends() -> Vec<u8> {
     let node = [(1, "x"), (2, "y"), (4, "Identity")]
         .map(|(field, text)| build::part(field, &[text.as_bytes()]));
     let node = build::part(1, &[&node.concat()]);
-    [node, build::value(11, "x"), build::value(12, "y")].concat()
+    [node, build::typed(11, "x"), build::value(12, "y")].concat()
 }
 
 /// The tool, in a directory, with nothing of the surroundings that changes who is asked.

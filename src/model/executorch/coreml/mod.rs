@@ -23,5 +23,5 @@ pub use package::Package;
 pub(in crate::model) use program::functions;
 pub use program::{Argument, Block, Content, Function, Kind, Operation, Type, Value};
 pub(in crate::model) use proto::{Field, Message};
-pub(super) use relations::relate;
+pub(super) use relations::{count_ports, relate};
 pub(in crate::model) use walk::Walk;

@@ -126,6 +126,16 @@ pub(in super::super) fn relate(
     }))
 }
 
+/// Returns how many inputs and outputs a payload has, if it says so.
+pub(in super::super) fn count_ports(
+    pages: &Pages<'_>,
+    payload: ByteRange,
+    named: &dyn Fn(&str) -> Option<ByteRange>,
+) -> Result<Option<u64>, Error> {
+    let ports = Located::find(pages, payload, named)?.ports;
+    Ok(ports.map(|ports| (ports.input_names.len() + ports.output_names.len()) as u64))
+}
+
 /// The tensors of a function.
 struct Values<'g, 'r> {
     graph: &'g mut Graph<'r>,

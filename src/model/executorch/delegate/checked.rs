@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::super::error::Error;
+use super::super::payload_graph::Taken;
 use super::super::storage::{ByteRange, Externals, Storage};
 use crate::source::pages::PageError;
 use crate::source::{Pages, ReadAt};
@@ -14,15 +15,15 @@ use crate::source::{Pages, ReadAt};
 const BUDGET: u64 = 8_000_000;
 
 /// Checks a payload as its backend does; names of constants that the program does not hold are added to
-/// those of other files. Returns how many arguments a call of the delegate must pass, where the payload tells.
+/// those of other files. Returns what a call of the delegate must pass, where the payload tells.
 pub(in super::super) type Check =
-    fn(&Pages<'_>, ByteRange, &Storage<'_>, &mut Externals) -> Result<Option<u64>, Error>;
+    fn(&Pages<'_>, ByteRange, &Storage<'_>, &mut Externals) -> Result<Option<Taken>, Error>;
 
 /// The payloads of a program that were checked.
 pub(in super::super) struct Checked<'a> {
     pages: Pages<'a>,
     /// What was found of payloads, by their offsets.
-    seen: BTreeMap<u64, Option<u64>>,
+    seen: BTreeMap<u64, Option<Taken>>,
 }
 
 impl<'a> Checked<'a> {
@@ -34,14 +35,14 @@ impl<'a> Checked<'a> {
         }
     }
 
-    /// Checks a payload; returns how many arguments a call must pass, where it tells.
+    /// Checks a payload; returns what a call must pass, where it tells.
     pub(in super::super) fn check(
         &mut self,
         check: Check,
         payload: ByteRange,
         storage: &Storage<'_>,
         externals: &mut Externals,
-    ) -> Result<Option<u64>, Error> {
+    ) -> Result<Option<Taken>, Error> {
         if let Some(known) = self.seen.get(&payload.offset) {
             return Ok(*known);
         }

@@ -12,7 +12,7 @@ pub(super) use checked::{Check, Checked};
 
 use super::error::Error;
 use super::flatbuffer::{Buffer, Table};
-use super::payload_graph::{Graph, Ports, Room};
+use super::payload_graph::{Graph, Ports, Room, Taken};
 use super::relations::Relations;
 use super::storage::ByteRange;
 use super::{coreml, mlx, vulkan, xnnpack};
@@ -32,8 +32,8 @@ type Relate = fn(&Pages<'_>, ByteRange, Named<'_>, &mut Graph<'_>) -> Result<Opt
 struct Reader {
     backend: Backend,
     relate: Relate,
-    /// What a device refuses, where that is known.
-    check: Option<Check>,
+    /// What a device refuses.
+    check: Check,
 }
 
 /// All of them.
@@ -45,7 +45,7 @@ static READERS: &[Reader] = &[
                 xnnpack::relate(root, graph)
             })
         },
-        check: Some(xnnpack::check),
+        check: xnnpack::check,
     },
     Reader {
         backend: Backend::Vulkan,
@@ -54,7 +54,10 @@ static READERS: &[Reader] = &[
                 vulkan::relate(root, graph)
             })
         },
-        check: None,
+        check: |pages, payload, _, _| {
+            let found = in_flatbuffer(pages, vulkan::find(pages, payload), vulkan::count_ports);
+            Ok(at_least(found))
+        },
     },
     Reader {
         backend: Backend::Mlx,
@@ -63,21 +66,34 @@ static READERS: &[Reader] = &[
                 mlx::relate(root, graph)
             })
         },
-        check: None,
+        check: |pages, payload, _, _| {
+            let found = in_flatbuffer(pages, mlx::find(pages, payload), mlx::count_ports);
+            Ok(at_least(found))
+        },
     },
     Reader {
         backend: Backend::CoreMl,
         relate: coreml::relate,
-        check: None,
+        check: |pages, payload, storage, _| {
+            let named = |name: &str| storage.find_named(name).map(Into::into);
+            Ok(at_least(coreml::count_ports(pages, payload, &named)))
+        },
     },
 ];
 
+/// What a call passes to a payload with so many inputs and outputs. A broken payload is the device's matter.
+fn at_least(ports: Result<Option<u64>, Error>) -> Option<Taken> {
+    let count = ports.ok().flatten()?;
+    let are_tensors = false;
+    Some(Taken { count, are_tensors })
+}
+
 /// What the FlatBuffer here tells, if there is one.
-fn in_flatbuffer(
+fn in_flatbuffer<T>(
     pages: &Pages<'_>,
     found: Option<ByteRange>,
-    relate: impl FnOnce(&Table<'_>) -> Result<Ports, Error>,
-) -> Result<Option<Ports>, Error> {
+    relate: impl FnOnce(&Table<'_>) -> Result<T, Error>,
+) -> Result<Option<T>, Error> {
     let Some((found, end)) = found.and_then(|at| Some((at, at.offset.checked_add(at.size)?)))
     else {
         return Ok(None);
@@ -94,7 +110,7 @@ fn find(id: &str) -> Option<&'static Reader> {
 
 /// How the payloads of a delegate are checked, if they are.
 pub(super) fn check_of(id: &str) -> Option<Check> {
-    find(id)?.check
+    Some(find(id)?.check)
 }
 
 /// Access to the payloads of a program.

@@ -11,4 +11,4 @@ mod relations;
 pub(super) use content::content;
 pub(super) use graph::find;
 pub use graph::{Field, Graph, Instruction, Number, Slot, Tensor};
-pub(super) use relations::relate;
+pub(super) use relations::{count_ports, relate};

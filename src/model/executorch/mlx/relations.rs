@@ -43,6 +43,11 @@ pub(in super::super) fn relate(root: &Table<'_>, graph: &mut Graph<'_>) -> Resul
     })
 }
 
+/// Returns how many inputs and outputs a graph has.
+pub(in super::super) fn count_ports(root: &Table<'_>) -> Result<u64, Error> {
+    Ok(root.tables(INPUTS)?.len() + root.tables(OUTPUTS)?.len())
+}
+
 fn tensor(dims: &Vector<'_>, graph: &mut Graph<'_>) -> Result<Option<Shape>, Error> {
     if dims.len() > MAX_RANK {
         return Ok(None);

@@ -12,4 +12,4 @@ mod schema;
 pub(super) use content::content;
 pub use graph::{Call, Graph, Tensor, Value};
 pub(super) use payload::find;
-pub(super) use relations::relate;
+pub(super) use relations::{count_ports, relate};

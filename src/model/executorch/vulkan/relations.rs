@@ -55,6 +55,11 @@ pub(in super::super) fn relate(root: &Table<'_>, graph: &mut Graph<'_>) -> Resul
     })
 }
 
+/// Returns how many inputs and outputs a graph has.
+pub(in super::super) fn count_ports(root: &Table<'_>) -> Result<u64, Error> {
+    Ok(root.vector(INPUTS, 4)?.len() + root.vector(OUTPUTS, 4)?.len())
+}
+
 impl<'b> Calls<'_, '_, 'b> {
     fn tensors(&mut self) -> Result<(), Error> {
         for index in 0..self.values.len() {

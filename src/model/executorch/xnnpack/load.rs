@@ -5,6 +5,7 @@
 
 use super::super::error::Error;
 use super::super::flatbuffer::{Buffer, Field, Table};
+use super::super::payload_graph::Taken;
 use super::super::storage::{ByteRange, Externals, Storage};
 use super::super::verify::verify;
 use super::payload::Parts;
@@ -19,14 +20,14 @@ const KNOWN_FLAGS: u32 = 3;
 const UNION_TYPE: Field = Field(0, "xvalue_union_type");
 const UNION: Field = Field(1, "xvalue_union");
 
-/// Checks a payload; names of constants that the program does not hold are added to `externals`. Returns how many
-/// arguments a call must pass, if it is one of XNNPACK's.
+/// Checks a payload; names of constants that the program does not hold are added to `externals`. Returns what
+/// a call must pass, if it is one of XNNPACK's.
 pub(in super::super) fn check(
     pages: &Pages<'_>,
     payload: ByteRange,
     storage: &Storage<'_>,
     externals: &mut Externals,
-) -> Result<Option<u64>, Error> {
+) -> Result<Option<Taken>, Error> {
     let Some(parts) = Parts::find(pages, payload)? else {
         return Ok(None);
     };
@@ -42,10 +43,10 @@ pub(in super::super) fn check(
         }
     }
     let constants = root.tables(CONSTANTS)?;
-    let count = constants.len().max(root.tables(BUFFERS)?.len());
-    let mut arguments = 0;
+    let constants_end = constants.len().max(root.tables(BUFFERS)?.len());
+    let mut count = 0;
     for value in root.tables(VALUES)?.iter_tables() {
-        arguments = arguments.max(check_value(&value?, count)?);
+        count = count.max(check_value(&value?, constants_end)?);
     }
     // The first stands for no constant.
     for index in 1..constants.len() {
@@ -69,7 +70,8 @@ pub(in super::super) fn check(
             }
         }
     }
-    Ok(Some(arguments))
+    let are_tensors = true;
+    Ok(Some(Taken { count, are_tensors }))
 }
 
 /// Checks a value; returns how many arguments a call must pass for it.

@@ -1,11 +1,13 @@
 //! A node against the schema of its operator.
 
+use super::infer;
 use super::node::{Attribute, Node, kind_name};
 use super::operators::{Formal, Operators, Presence, Schema, Types};
 use crate::model::onnx::fault::Fault;
 
-/// Checks `node` against `schema`; `inputs` are the types of its inputs, 0 where one is unknown.
-pub(super) fn check(node: &Node, schema: &Schema, inputs: &[Types]) -> Result<(), Fault> {
+/// Checks `node` against `schema`; `inputs` are the types of its inputs, 0 where one is unknown. Returns the types that
+/// the schema's type parameters stand for.
+pub(super) fn check(node: &Node, schema: &Schema, inputs: &[Types]) -> Result<Vec<Types>, Fault> {
     count(
         node,
         "inputs",
@@ -23,7 +25,24 @@ pub(super) fn check(node: &Node, schema: &Schema, inputs: &[Types]) -> Result<()
     present(node, "input", &node.inputs, &schema.inputs)?;
     present(node, "output", &node.outputs, &schema.outputs)?;
     attributes(node, schema)?;
-    bind(node, schema, inputs).map(|_| ())
+    bind(node, schema, inputs)
+}
+
+/// Checks a constant, which `is_converted` to an initializer if it is in no function.
+pub(super) fn constant(node: &Node, is_converted: bool) -> Result<(), Fault> {
+    if node.outputs.len() != 1 {
+        return Err(Fault::Count {
+            operator: node.operator.clone(),
+            what: "outputs",
+            found: node.outputs.len(),
+            expected: "1".to_owned(),
+        });
+    }
+    let first = node.attributes.first();
+    if is_converted && !first.is_some_and(infer::is_constant) {
+        return Err(Fault::NoConstant);
+    }
+    Ok(())
 }
 
 fn count(
@@ -134,35 +153,6 @@ fn value(attribute: &Attribute) -> Result<(), Fault> {
         stated: kind_name(stated),
         found,
     })
-}
-
-/// Returns the types of a node's outputs, 0 where the schema does not tell.
-pub(super) fn outputs(node: &Node, schema: &Schema, inputs: &[Types]) -> Vec<Types> {
-    let bound = bind(node, schema, inputs).unwrap_or_default();
-    let positions = 0..node.outputs.len();
-    let mut types: Vec<Types> = positions
-        .map(|position| {
-            let Some(formal) = Schema::formal(&schema.outputs, position) else {
-                return 0;
-            };
-            let parameter = formal.parameter.and_then(|index| bound.get(index));
-            let of_inputs = parameter.copied().unwrap_or(0);
-            match of_inputs {
-                0 if formal.types.is_power_of_two() => formal.types,
-                types => types,
-            }
-        })
-        .collect();
-    let told = match node.operator.as_str() {
-        "Cast" => "to",
-        "Constant" => "value",
-        _ => return types,
-    };
-    let told = node.attributes.iter().find(|given| given.name == told);
-    if let (Some(told), Some(first)) = (told, types.first_mut()) {
-        *first = told.tensors;
-    }
-    types
 }
 
 /// Binds the schema's type parameters to the types of the inputs.

@@ -2,10 +2,13 @@
 //!
 //! Each check stands for one that ONNX Runtime makes before it looks at weights (`graph.cc`, `model.cc` and the checker
 //! of ONNX that it runs), and passes whatever that accepts. Checks need no more of a node than its names and the heads of
-//! its attributes. Shapes are not inferred, and of types only those that schemas tell.
+//! its attributes. Shapes are not inferred, and of types only those of elements.
 //! Invariant: memory is bounded by [`MAX_NAMES`]; the order of a graph's nodes is not checked beyond.
 
 mod conform;
+mod declare;
+mod graphs;
+mod infer;
 mod node;
 mod operators;
 mod scope;
@@ -24,9 +27,9 @@ use super::wire::Field;
 use crate::source::hashed::Map;
 pub(super) use node::{Attribute, Node};
 use operators::{Entry, Operators, Schema, Types};
+use scope::{Interface, Maker, Scope, Value};
 pub(super) use scope::{Kind, Use};
-use scope::{Maker, Output, Scope, Value};
-use version::{STANDARD, by_domain, canonical, is_runtimes_own};
+use version::{CONTRIBUTED, STANDARD, by_domain, canonical, is_runtimes_own};
 pub(super) use version::{check_import, check_ir_version};
 
 /// Most names and uses of values that are kept of a model; real models have some ten thousands.
@@ -40,6 +43,15 @@ pub(super) struct Signature {
     pub(super) overload: String,
     pub(super) inputs: usize,
     pub(super) outputs: usize,
+}
+
+/// A graph that was walked.
+#[derive(Default)]
+pub(super) struct Left {
+    /// What it uses of the graphs around it.
+    pub(super) open: Vec<Use>,
+    /// What the node that runs it sees of it, if it was checked.
+    pub(super) interface: Option<Interface>,
 }
 
 /// The checks of one model.
@@ -130,96 +142,6 @@ impl Load {
     /// Begins a graph.
     pub(super) fn enter(&mut self, kind: Kind) {
         self.scopes.push(Scope::new(kind));
-    }
-
-    /// Notes an input of the graph, given by its `ValueInfoProto`.
-    pub(super) fn input(&mut self, field: &Field<'_>) -> Result<(), Error> {
-        let (name, types) = typing::named(field)?;
-        self.given(field, &name, types, Maker::Input)
-    }
-
-    /// Notes an input of the function.
-    pub(super) fn function_input(&mut self, field: &Field<'_>) -> Result<(), Error> {
-        let name = field.identifier()?;
-        self.given(field, &name, 0, Maker::Input)
-    }
-
-    /// Notes an initializer of the graph.
-    pub(super) fn initializer(
-        &mut self,
-        field: &Field<'_>,
-        name: &[u8],
-        data_type: i64,
-    ) -> Result<(), Error> {
-        self.given(field, name, typing::tensor(data_type), Maker::Initializer)
-    }
-
-    /// Notes an output that the graph declares.
-    pub(super) fn output(&mut self, field: &Field<'_>) -> Result<(), Error> {
-        let (name, types) = typing::named(field)?;
-        self.declared(field, &name, types)
-    }
-
-    /// Notes an output of the function.
-    pub(super) fn function_output(&mut self, field: &Field<'_>) -> Result<(), Error> {
-        let name = field.identifier()?;
-        self.declared(field, &name, 0)
-    }
-
-    fn declared(&mut self, field: &Field<'_>, name: &[u8], types: Types) -> Result<(), Error> {
-        if !self.takes_room() {
-            return Ok(());
-        }
-        field.keep(name.len() as u64)?;
-        let output = Output {
-            key: self.key(name),
-            name: shown(name),
-            types,
-            offset: field.offset(),
-        };
-        self.scope().outputs.push(output);
-        Ok(())
-    }
-
-    fn given(
-        &mut self,
-        field: &Field<'_>,
-        name: &[u8],
-        types: Types,
-        maker: Maker,
-    ) -> Result<(), Error> {
-        if name.is_empty() || !self.takes_room() {
-            return Ok(());
-        }
-        let key = self.key(name);
-        let Some(earlier) = self.scope().values.get_mut(&key) else {
-            let value = Value { maker, types };
-            self.scope().values.insert(key, value);
-            return Ok(());
-        };
-        let is_input = |maker| maker == Maker::Input;
-        if is_input(maker) && is_input(earlier.maker) {
-            let (what, name) = ("the input", shown(name));
-            return Err(unsound(field, Fault::Twice { what, name }));
-        }
-        let differs = earlier.types != 0 && types != 0 && earlier.types != types;
-        if differs && is_input(maker) != is_input(earlier.maker) {
-            let (declared, found) = match maker {
-                Maker::Input => (types, earlier.types),
-                _ => (earlier.types, types),
-            };
-            let table = Operators::get();
-            let fault = Fault::DeclaredType {
-                name: shown(name),
-                declared: table.type_name(declared),
-                found: table.type_name(found),
-            };
-            return Err(unsound(field, fault));
-        }
-        if is_input(maker) {
-            *earlier = Value { maker, types };
-        }
-        Ok(())
     }
 
     /// Checks a node; `inner` are values that graphs inside it use and do not define.
@@ -341,28 +263,35 @@ impl Load {
         }
     }
 
-    fn follow(&self, node: &Node, schema: &Schema, inputs: &[Types]) -> Result<Vec<Types>, Fault> {
-        // ONNX Runtime makes initializers of constants, and looks at nothing but their one output.
-        if !is_constant(node) {
-            conform::check(node, schema, inputs)?;
+    fn follow(
+        &mut self,
+        node: &Node,
+        schema: &Schema,
+        inputs: &[Types],
+    ) -> Result<Vec<Types>, Fault> {
+        // ONNX Runtime makes initializers of constants, and looks at no more of them.
+        let bound = if is_constant(node) {
+            let is_converted = self.scope().kind != Kind::Function && self.ir_version >= 2;
+            conform::constant(node, is_converted)?;
+            Vec::new()
+        } else {
+            let bound = conform::check(node, schema, inputs)?;
             let mut attributes = node.attributes.iter();
             let untyped = attributes.find(|attribute| attribute.stated.is_none());
             if let Some(untyped) = untyped.filter(|_| self.ir_version >= 2) {
                 let name = untyped.name.clone();
                 return Err(Fault::AttributeUntyped { name });
             }
-        } else if node.outputs.len() != 1 {
-            return Err(Fault::Count {
-                operator: node.operator.clone(),
-                what: "outputs",
-                found: node.outputs.len(),
-                expected: "1".to_owned(),
-            });
+            bound
+        };
+        match canonical(&node.domain) {
+            STANDARD => {
+                graphs::check(node, schema, inputs)?;
+                Ok(infer::outputs(node, schema, inputs, &bound))
+            }
+            CONTRIBUTED => Ok(infer::by_schema(node, schema, &bound)),
+            _ => Ok(vec![0; node.outputs.len()]),
         }
-        if is_standard(node) {
-            return Ok(conform::outputs(node, schema, inputs));
-        }
-        Ok(vec![0; node.outputs.len()])
     }
 
     fn call(&mut self, node: &Node, index: usize) -> Result<(), Fault> {
@@ -426,6 +355,9 @@ impl Load {
                 continue;
             }
             let key = self.key(name);
+            if !is_constant(node) {
+                self.scope().agrees(key, name, types)?;
+            }
             let maker = if is_constant(node) {
                 Maker::Initializer
             } else {
@@ -445,14 +377,15 @@ impl Load {
         Ok(())
     }
 
-    /// Ends a graph; returns what it uses of the graphs around it.
-    pub(super) fn leave(&mut self, graph: &Field<'_>) -> Result<Vec<Use>, Error> {
+    /// Ends a graph; returns what it is to the graphs around it.
+    pub(super) fn leave(&mut self, graph: &Field<'_>) -> Result<Left, Error> {
         let Some(mut scope) = self.scopes.pop() else {
-            return Ok(Vec::new());
+            return Ok(Left::default());
         };
         if !self.is_on || self.left == 0 {
-            return Ok(Vec::new());
+            return Ok(Left::default());
         }
+        scope.check_inputs()?;
         self.check_outputs(graph, &scope)?;
         let open = std::mem::take(&mut scope.open);
         let is_ordered = open.is_empty();
@@ -478,7 +411,10 @@ impl Load {
             });
         }
         match scope.cycle().filter(|_| !is_ordered) {
-            None => Ok(outer),
+            None => Ok(Left {
+                open: outer,
+                interface: (scope.kind == Kind::Subgraph).then(|| scope.interface()),
+            }),
             Some(node) => Err(Error::Unsound {
                 place: format!("{}.node[{node}]", graph.place()),
                 offset: graph.offset(),

@@ -1,6 +1,7 @@
 //! What is known of a node while it is checked.
 
 use super::operators::Types;
+use super::scope::Interface;
 use super::typing;
 use crate::model::onnx::Error;
 use crate::model::onnx::wire::Field;
@@ -65,6 +66,8 @@ pub(in crate::model::onnx) struct Attribute {
     values: u16,
     /// The type of tensors that it names or holds; 0 if none.
     pub(super) tensors: Types,
+    /// The graph that it holds, as far as it was checked.
+    pub(in crate::model::onnx) graph: Option<Interface>,
 }
 
 impl Attribute {
@@ -103,7 +106,10 @@ impl Attribute {
             "strings" => 8,
             "tensors" => 9,
             "graphs" => 10,
-            "sparse_tensor" => 11,
+            "sparse_tensor" => {
+                self.tensors = typing::tensor(data_type);
+                11
+            }
             "sparse_tensors" => 12,
             "tp" => 13,
             "type_protos" => 14,
@@ -121,6 +127,11 @@ impl Attribute {
     pub(super) fn value(&self) -> Option<u8> {
         let kind = u8::try_from(self.values.trailing_zeros()).ok()?;
         (self.values.is_power_of_two()).then_some(kind)
+    }
+
+    /// Returns whether it has a value of the type of this number.
+    pub(super) fn has(&self, kind: i64) -> bool {
+        (0..16).contains(&kind) && self.values & 1 << kind != 0
     }
 
     /// Returns whether it has no value at all.

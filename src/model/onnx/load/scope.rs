@@ -2,7 +2,9 @@
 //!
 //! Names are kept as hashes, so that memory is bounded by their number alone.
 
-use super::operators::Types;
+use super::operators::{Operators, Types};
+use crate::model::onnx::Error;
+use crate::model::onnx::fault::Fault;
 use crate::source::hashed::{Map, Set};
 
 /// What a graph is part of.
@@ -53,13 +55,51 @@ pub(super) struct Output {
     pub(super) offset: u64,
 }
 
+/// What a graph states of a value beside its inputs and outputs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stated {
+    /// Its type; 0 where it is missing or no operator has it.
+    pub(super) types: Types,
+    /// What stands in the place of an element type and is none.
+    pub(super) invalid: Option<i64>,
+}
+
+/// An input without a type.
+#[derive(Debug)]
+pub(super) struct Untyped {
+    pub(super) name: String,
+    pub(super) place: String,
+    pub(super) offset: u64,
+}
+
+/// A graph, as the node that runs it sees it.
+#[derive(Debug, Clone, Default)]
+pub(in crate::model::onnx) struct Interface {
+    /// Types of its inputs, 0 where one is unknown.
+    pub(super) inputs: Vec<Types>,
+    /// How many of these are initializers as well, and need not be passed.
+    pub(super) initialized: usize,
+    /// Types of its outputs, 0 where one is unknown.
+    pub(super) outputs: Vec<Types>,
+}
+
 /// The values of one graph.
 #[derive(Debug)]
 pub(super) struct Scope {
     pub(super) kind: Kind,
     pub(super) values: Map<u64, Value>,
     pub(super) node_names: Set<u64>,
+    /// Keys of its inputs.
+    pub(super) inputs: Vec<u64>,
+    /// How many of these are initializers as well.
+    pub(super) initialized: usize,
+    /// Inputs that state no type, by their keys.
+    pub(super) untyped: Map<u64, Untyped>,
     pub(super) outputs: Vec<Output>,
+    /// Outputs that state a type, by their keys.
+    pub(super) typed_outputs: Set<u64>,
+    /// What the graph states of values that its nodes make, by their keys.
+    pub(super) stated: Map<u64, Stated>,
     /// Uses that were not defined when they were met.
     pub(super) open: Vec<Use>,
     /// Names of these, where one use of each is enough.
@@ -76,7 +116,12 @@ impl Scope {
             kind,
             values: Map::default(),
             node_names: Set::default(),
+            inputs: Vec::new(),
+            initialized: 0,
+            untyped: Map::default(),
             outputs: Vec::new(),
+            typed_outputs: Set::default(),
+            stated: Map::default(),
             open: Vec::new(),
             open_keys: Set::default(),
             nodes: 0,
@@ -88,6 +133,59 @@ impl Scope {
     pub(super) fn uses(&mut self, value: Value, user: u32) {
         if let Maker::Node(maker) = value.maker {
             self.edges.push((maker, user));
+        }
+    }
+
+    /// Checks that a value that a node makes is of the type that the graph states of it.
+    pub(super) fn agrees(&self, key: u64, name: &[u8], types: Types) -> Result<(), Fault> {
+        // What is stated of an output goes before.
+        let stated = self.stated.get(&key);
+        let Some(stated) = stated.filter(|_| !self.typed_outputs.contains(&key)) else {
+            return Ok(());
+        };
+        if let Some(found) = stated.invalid {
+            return Err(Fault::ElementType { found });
+        }
+        if types == 0 || stated.types == 0 || types == stated.types {
+            return Ok(());
+        }
+        let table = Operators::get();
+        Err(Fault::DeclaredType {
+            name: super::shown(name),
+            declared: table.type_name(stated.types),
+            found: table.type_name(types),
+        })
+    }
+
+    /// Checks that inputs of the model have types.
+    pub(super) fn check_inputs(&mut self) -> Result<(), Error> {
+        let first = self.untyped.drain().map(|(_, untyped)| untyped);
+        let first = first.min_by_key(|untyped| untyped.offset);
+        match first.filter(|_| self.kind == Kind::Main) {
+            None => Ok(()),
+            Some(Untyped {
+                name,
+                place,
+                offset,
+            }) => Err(Error::Unsound {
+                place,
+                offset,
+                fault: Fault::InputUntyped { name },
+            }),
+        }
+    }
+
+    /// Returns the graph as a node sees that runs it.
+    pub(super) fn interface(&self) -> Interface {
+        let types = |key: &u64| self.values.get(key).map_or(0, |value| value.types);
+        let made = |output: &Output| match types(&output.key) {
+            0 => output.types,
+            types => types,
+        };
+        Interface {
+            inputs: self.inputs.iter().map(types).collect(),
+            initialized: self.initialized,
+            outputs: self.outputs.iter().map(made).collect(),
         }
     }
 

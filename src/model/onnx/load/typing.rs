@@ -8,7 +8,7 @@ use crate::model::onnx::{Error, schema};
 const MAX_DEPTH: u32 = 4;
 
 /// Names by `TensorProto.DataType`; the first is no type.
-const ELEMENTS: [&str; 27] = [
+const ELEMENTS: [&str; 29] = [
     "",
     "float",
     "uint8",
@@ -36,6 +36,8 @@ const ELEMENTS: [&str; 27] = [
     "float8e8m0",
     "uint2",
     "int2",
+    "float6e2m3",
+    "float6e3m2",
 ];
 
 /// Returns the type of tensors with elements of this number; 0 if no operator has it.
@@ -50,18 +52,37 @@ fn tensor_name(number: i64) -> Option<String> {
     (!name.is_empty()).then(|| format!("tensor({name})"))
 }
 
-/// Reads the name and the type of a `ValueInfoProto`; the type is 0 where it is missing or no operator has it.
-pub(super) fn named(field: &Field<'_>) -> Result<(Vec<u8>, Types), Error> {
-    let mut found = (Vec::new(), 0);
+/// A `ValueInfoProto`.
+pub(super) struct Declared {
+    pub(super) name: Vec<u8>,
+    /// Its type; 0 where it is missing or no operator has it.
+    pub(super) types: Types,
+    /// Whether it states a type at all.
+    pub(super) has_type: bool,
+    /// What stands in the place of an element type and is none.
+    pub(super) invalid: Option<i64>,
+}
+
+/// Reads a `ValueInfoProto`.
+pub(super) fn declared(field: &Field<'_>) -> Result<Declared, Error> {
+    let mut found = Declared {
+        name: Vec::new(),
+        types: 0,
+        has_type: false,
+        invalid: None,
+    };
     let mut message = field.message(schema::VALUE_INFO)?;
     while let Some(field) = message.next()? {
         match field.name() {
-            "name" => found.0 = field.identifier()?,
+            "name" => found.name = field.identifier()?,
             "type" => {
-                let name = type_name(&field, MAX_DEPTH)?;
-                found.1 = name
+                let read = TypeRead::read(&field, MAX_DEPTH)?;
+                let name = read.name;
+                found.types = name
                     .and_then(|name| Operators::get().type_of(&name))
                     .unwrap_or(0);
+                found.has_type = read.has_case;
+                found.invalid = read.invalid;
             }
             _ => {}
         }
@@ -69,33 +90,73 @@ pub(super) fn named(field: &Field<'_>) -> Result<(Vec<u8>, Types), Error> {
     Ok(found)
 }
 
-/// The name of a `TypeProto`: `seq(tensor(float))`.
-fn type_name(field: &Field<'_>, depth: u32) -> Result<Option<String>, Error> {
-    let mut name = None;
-    let mut message = field.message(schema::TYPE)?;
-    while let Some(field) = message.next()? {
-        let outer = match field.name() {
-            "tensor_type" => {
-                name = element(&field)?;
-                continue;
-            }
-            "sequence_type" => "seq",
-            "optional_type" => "optional",
-            _ => continue,
-        };
-        name = None;
-        let mut message = field.message(schema::ELEMENT_TYPE)?;
-        while let Some(field) = message.next()? {
-            if field.name() == "elem_type" && depth > 0 {
-                let inner = type_name(&field, depth - 1)?;
-                name = inner.map(|inner| format!("{outer}({inner})"));
-            }
-        }
-    }
-    Ok(name)
+/// Returns whether a number is an element type.
+pub(super) fn is_element(number: i64) -> bool {
+    tensor_name(number).is_some()
 }
 
-fn element(field: &Field<'_>) -> Result<Option<String>, Error> {
+/// What is read of a `TypeProto`.
+#[derive(Default)]
+struct TypeRead {
+    /// Its name, as in `seq(tensor(float))`, where that is known.
+    name: Option<String>,
+    /// Whether it says what kind of type it is.
+    has_case: bool,
+    /// What stands in the place of an element type and is none.
+    invalid: Option<i64>,
+}
+
+impl TypeRead {
+    fn read(field: &Field<'_>, depth: u32) -> Result<Self, Error> {
+        let mut found = Self::default();
+        let mut message = field.message(schema::TYPE)?;
+        while let Some(field) = message.next()? {
+            let outer = match field.name() {
+                "tensor_type" => {
+                    let number = element(&field)?;
+                    found.has_case = true;
+                    found.name = tensor_name(number);
+                    found.invalid = Some(number).filter(|_| found.name.is_none());
+                    continue;
+                }
+                "sequence_type" => "seq",
+                "optional_type" => "optional",
+                "denotation" => continue,
+                _ => {
+                    found.has_case = true;
+                    continue;
+                }
+            };
+            let inner = Self::inner(&field, depth)?;
+            found.has_case = true;
+            found.name = inner.name.map(|inner| format!("{outer}({inner})"));
+            found.invalid = inner.invalid.or((!inner.has_case).then_some(0));
+        }
+        Ok(found)
+    }
+
+    /// Reads the type of the elements of a sequence or optional.
+    fn inner(field: &Field<'_>, depth: u32) -> Result<Self, Error> {
+        let mut found = Self::default();
+        let mut message = field.message(schema::ELEMENT_TYPE)?;
+        while let Some(field) = message.next()? {
+            if field.name() != "elem_type" {
+                continue;
+            }
+            found = match depth.checked_sub(1) {
+                Some(depth) => Self::read(&field, depth)?,
+                None => Self {
+                    has_case: true,
+                    ..Self::default()
+                },
+            };
+        }
+        Ok(found)
+    }
+}
+
+/// Returns the number of the element type of a tensor; 0 where it is missing.
+fn element(field: &Field<'_>) -> Result<i64, Error> {
     let mut number = 0;
     let mut message = field.message(schema::TENSOR_TYPE)?;
     while let Some(field) = message.next()? {
@@ -103,5 +164,5 @@ fn element(field: &Field<'_>) -> Result<Option<String>, Error> {
             number = field.int()?;
         }
     }
-    Ok(tensor_name(number))
+    Ok(number)
 }

@@ -7,6 +7,8 @@ use crate::model::onnx::fault::Fault;
 
 /// ONNX's own domain.
 pub(super) const STANDARD: &str = "ai.onnx";
+/// ONNX Runtime's main domain.
+pub(super) const CONTRIBUTED: &str = "com.microsoft";
 
 /// Checks the version of the format.
 pub(in crate::model::onnx) fn check_ir_version(found: i64) -> Result<(), Fault> {

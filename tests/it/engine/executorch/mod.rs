@@ -4,6 +4,7 @@
 mod hostile;
 mod indices;
 mod library;
+mod mutants;
 mod programs;
 mod refusals;
 mod verdict;

@@ -78,11 +78,11 @@ fn operators_without_code_are_named() {
     let at = bytes.windows(name.len()).position(|it| it == name);
     let at = at.expect("it adds");
     let mut changed = bytes.clone();
-    changed[at..at + name.len()].copy_from_slice(b"aten::odd");
+    changed[at..at + name.len()].copy_from_slice(b"mine::odd");
     std::fs::write(&path, changed).expect("a file");
     match load(&request(&path, "forward")).err() {
         Some(EngineError::Unsupported { operators, .. }) => {
-            assert_eq!(operators, ["aten::odd.out"]);
+            assert_eq!(operators, ["mine::odd.out"]);
         }
         other => panic!("{other:?}"),
     }

@@ -3,7 +3,7 @@
 use pkgtool::model::onnx;
 use pkgtool::source::Pages;
 
-use super::build::{external, head, int, model, part, value, varint};
+use super::build::{external, head, int, model, part, typed, value, varint};
 use super::{bytes, inspect};
 
 #[track_caller]
@@ -153,8 +153,9 @@ fn outputs_that_nothing_makes() {
     let operator = [part(4, &[b"Made"]), part(7, &[b"com.microsoft"])].concat();
     let node = part(1, &[&part(2, &[b"y"]), &part(2, &[]), &operator]);
     inspect(&model(&[&value(12, "y"), &node])).expect("made by a node");
-    inspect(&model(&[&value(12, "x"), &value(11, "x")])).expect("an input");
-    inspect(&model(&[&value(12, "w"), &part(5, &[&part(8, &[b"w"])])])).expect("an initializer");
+    inspect(&model(&[&value(12, "x"), &typed(11, "x")])).expect("an input");
+    let stored = part(5, &[&part(8, &[b"w"]), &int(2, 8)]);
+    inspect(&model(&[&value(12, "w"), &stored])).expect("an initializer");
     refuses(
         &model(&[&node, &value(12, "y"), &value(12, "z")]),
         "ModelProto.graph.output[1] at offset 37: nothing in the graph makes the output \"z\"",

@@ -32,6 +32,12 @@ pub(crate) fn value(field: u64, name: &str) -> Vec<u8> {
     part(field, &[&part(1, &[name.as_bytes()])])
 }
 
+/// A value that is a tensor: an input.
+pub(crate) fn typed(field: u64, name: &str) -> Vec<u8> {
+    let tensor = part(1, &[&int(1, 1)]);
+    part(field, &[&part(1, &[name.as_bytes()]), &part(2, &[&tensor])])
+}
+
 /// A model of one graph.
 pub(crate) fn model(graph: &[&[u8]]) -> Vec<u8> {
     model_of_opset(18, graph)

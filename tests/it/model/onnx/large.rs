@@ -7,7 +7,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use pkgtool::model;
 use pkgtool::source::{FileSource, ReadAt};
 
-use super::build::{head, int, part, value};
+use super::build::{head, int, part, typed, value};
 
 /// Counts the bytes that are read.
 struct Counting<'a> {
@@ -30,8 +30,9 @@ impl ReadAt for Counting<'_> {
 fn write(file: &mut File, hole: u64) -> io::Result<()> {
     let name = part(8, &[b"w"]);
     let raw_data = head(9, hole);
-    let tensor = name.len() as u64 + raw_data.len() as u64 + hole;
-    let initializer = [head(5, tensor), name, raw_data].concat();
+    let about = [int(1, hole / 4), int(2, 1), name].concat();
+    let tensor = about.len() as u64 + raw_data.len() as u64 + hole;
+    let initializer = [head(5, tensor), about, raw_data].concat();
     let node = part(
         1,
         &[
@@ -41,7 +42,7 @@ fn write(file: &mut File, hole: u64) -> io::Result<()> {
             &part(4, &[b"MatMul"]),
         ],
     );
-    let after = [value(11, "x"), value(11, "w"), value(12, "y")].concat();
+    let after = [typed(11, "x"), typed(11, "w"), value(12, "y")].concat();
     let graph = (node.len() + initializer.len() + after.len()) as u64 + hole;
     for bytes in [int(1, 10), head(7, graph), node, initializer] {
         file.write_all(&bytes)?;

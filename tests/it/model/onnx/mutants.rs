@@ -15,13 +15,13 @@ use crate::support::environment::{Piece, say};
 const SEED: &str = "1";
 
 /// Why ONNX Runtime refuses what the reader has no reason to refuse; parts of its messages.
-const BEYOND: [&str; 17] = [
-    // What follows from shapes, and from types that operators' code infers.
+const BEYOND: [&str; 11] = [
+    // What follows from shapes, also inside graphs of attributes.
     "ShapeInferenceError",
-    "TypeInferenceError",
-    "of output arg",
-    "is invalid.",
-    "bound to different types",
+    "Invalid attribute perm",
+    // Types of what functions of the model return.
+    "of output arg (y) of node (Relu_y)",
+    "input parameter (f) of operator (Relu)",
     // Operators that an application may register, and kernels that a build may lack.
     "is not a registered function/op",
     "Could not find an implementation",
@@ -32,13 +32,6 @@ const BEYOND: [&str; 17] = [
     "max supported IR version: 13",
     // The longer name of ONNX's own domain, inside subgraphs alone.
     "No opset import for domain 'ai.onnx'",
-    // Values without a type, or of one that ONNX does not have.
-    "does not have type information",
-    "Invalid tensor data type",
-    "does not have valid data type",
-    // Attributes of constants.
-    "Constant node",
-    "Unsupported attribute value type",
 ];
 
 /// A broken model, and what ONNX Runtime says to it.
@@ -87,5 +80,5 @@ fn the_reader_refuses_what_onnx_runtime_refuses() {
         "broken ONNX models: {refused} refused by both, {accepted} accepted by both, {beyond} beyond the header"
     ));
     assert!(problems.is_empty(), "{}", problems.join("\n"));
-    assert!(refused > 870 && accepted > 270, "{refused}, {accepted}");
+    assert!(refused > 930 && accepted > 270, "{refused}, {accepted}");
 }

@@ -4,10 +4,15 @@
 //! a field that it uses without a look. Invariant: a program that passes is loaded by a runtime that has
 //! its backends, operators, data files and memory. The FlatBuffer was verified before.
 
+mod calls;
+mod kinds;
+mod operators;
+
 use super::delegate::{self, Checked};
 use super::error::Error;
 use super::flatbuffer::{Field, Table, Vector};
-use super::schema::{chain, inline, plan, program, segment, tensor, value};
+use super::payload_graph::Taken;
+use super::schema::{inline, plan, program, segment, tensor, value};
 use super::storage::{Externals, Storage};
 use super::value::{
     BOOL_LIST, DOUBLE_LIST, Evalue, INT_LIST, OPTIONAL_TENSOR_LIST, STRING, TENSOR, TENSOR_LIST,
@@ -16,8 +21,6 @@ use super::value::{NULL, Tensor};
 
 /// Most dimensions of a tensor.
 const MAX_RANK: u64 = 16;
-/// Bytes that an operator's full name must stay below.
-const NAME_ROOM: usize = 100;
 
 /// What is checked beside the program's own FlatBuffer.
 pub(super) struct Beside<'b, 'a> {
@@ -69,7 +72,7 @@ pub(super) fn check(root: &Table<'_>, beside: &mut Beside<'_, '_>) -> Result<(),
         };
         method.check_values()?;
         let arguments = check_delegates(&plan, beside)?;
-        check_code(&plan, &method.values, &arguments)?;
+        calls::check(&plan, &method.values, &arguments)?;
     }
     Ok(())
 }
@@ -97,11 +100,11 @@ fn memories(sizes: &Vector<'_>) -> Result<Vec<u64>, Error> {
     sizes.collect()
 }
 
-/// Checks delegates; returns for each how many arguments a call must pass, where its payload tells.
+/// Checks delegates; returns for each what a call must pass, where its payload tells.
 fn check_delegates(
     plan: &Table<'_>,
     beside: &mut Beside<'_, '_>,
-) -> Result<Vec<Option<u64>>, Error> {
+) -> Result<Vec<Option<Taken>>, Error> {
     let mut arguments = Vec::new();
     for delegate in plan.tables(plan::DELEGATES)?.iter_tables() {
         let delegate = delegate?;
@@ -126,87 +129,6 @@ fn check_delegates(
         delegate.buffer().keep(16, || delegate.here())?;
     }
     Ok(arguments)
-}
-
-fn check_code(
-    plan: &Table<'_>,
-    values: &Vector<'_>,
-    arguments: &[Option<u64>],
-) -> Result<(), Error> {
-    let operators = plan.tables(plan::OPERATORS)?;
-    for operator in operators.iter_tables() {
-        let operator = operator?;
-        present(&operator, plan::OPERATOR_NAME)?;
-        let name = super::plan::operator_name(&operator)?;
-        if name.len() >= NAME_ROOM {
-            return Err(Error::StringLength {
-                place: operator.place(plan::OPERATOR_NAME),
-                found: u32::try_from(name.len()).unwrap_or(u32::MAX),
-                most: NAME_ROOM as u64 - 1,
-            });
-        }
-    }
-    let chains = plan.tables(plan::CHAINS)?;
-    if chains.is_empty() {
-        return Err(Error::Value {
-            place: plan.place(plan::CHAINS),
-            expected: "a chain of instructions".to_owned(),
-            found: 0,
-        });
-    }
-    for chain in chains.iter_tables() {
-        let chain = chain?;
-        present(&chain, chain::INSTRUCTIONS)?;
-        for instruction in chain.tables(chain::INSTRUCTIONS)?.iter_tables() {
-            let instruction = instruction?;
-            // Calls of an operator and of a delegate.
-            let kind = instruction.u8(chain::ARGS_TYPE)?;
-            if kind <= 2 {
-                let call = instruction.required(chain::INSTR_ARGS)?;
-                present(&call, chain::ARGS)?;
-                if kind == 2 {
-                    check_delegate_call(&call, values, arguments)?;
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Checks that a call passes the tensors that the delegate's payload takes.
-fn check_delegate_call(
-    call: &Table<'_>,
-    values: &Vector<'_>,
-    arguments: &[Option<u64>],
-) -> Result<(), Error> {
-    let delegate = usize::try_from(call.i32(chain::DELEGATE_INDEX)?).ok();
-    let needed = delegate.and_then(|index| *arguments.get(index)?);
-    let Some(needed) = needed else { return Ok(()) };
-    let args = call.vector(chain::ARGS, 4)?;
-    if args.len() < needed {
-        return Err(Error::Value {
-            place: args.here(),
-            expected: format!("at least {needed} arguments, as the delegate's payload takes"),
-            found: args.len(),
-        });
-    }
-    for position in 0..needed {
-        let index = args.i32(position)?;
-        let Some(value) = u64::try_from(index)
-            .ok()
-            .filter(|index| *index < values.len())
-        else {
-            continue;
-        };
-        if Evalue::read(values.table(value)?)?.tag != TENSOR {
-            return Err(Error::Value {
-                place: args.place(position),
-                expected: "the index of a tensor, which the delegate's payload takes".to_owned(),
-                found: value,
-            });
-        }
-    }
-    Ok(())
 }
 
 /// What the values of a method are held against.

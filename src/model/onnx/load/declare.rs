@@ -1,0 +1,159 @@
+//! What a graph or function declares of its values: inputs, outputs, initializers, and types of what nodes make.
+
+use super::operators::{Operators, Types};
+use super::scope::{Maker, Output, Stated, Untyped, Value};
+use super::typing::{self, Declared};
+use super::{Load, shown, unsound};
+use crate::model::onnx::Error;
+use crate::model::onnx::fault::Fault;
+use crate::model::onnx::wire::Field;
+
+impl Load {
+    /// Notes an input of the graph, given by its `ValueInfoProto`.
+    pub(in crate::model::onnx) fn input(&mut self, field: &Field<'_>) -> Result<(), Error> {
+        let declared = typing::declared(field)?;
+        self.valid(field, &declared)?;
+        let Declared { name, types, .. } = declared;
+        if !declared.has_type && self.takes_room() {
+            let place = field.place().to_string();
+            field.keep((name.len() + place.len()) as u64)?;
+            let untyped = Untyped {
+                name: shown(&name),
+                place,
+                offset: field.offset(),
+            };
+            let key = self.key(&name);
+            self.scope().untyped.insert(key, untyped);
+        }
+        self.given(field, &name, types, Maker::Input)
+    }
+
+    /// Notes what the graph states of a value.
+    pub(in crate::model::onnx) fn value_info(&mut self, field: &Field<'_>) -> Result<(), Error> {
+        let Declared {
+            name,
+            types,
+            has_type,
+            invalid,
+        } = typing::declared(field)?;
+        if has_type && self.takes_room() {
+            let key = self.key(&name);
+            self.scope().stated.insert(key, Stated { types, invalid });
+        }
+        Ok(())
+    }
+
+    /// Notes an input of the function.
+    pub(in crate::model::onnx) fn function_input(
+        &mut self,
+        field: &Field<'_>,
+    ) -> Result<(), Error> {
+        let name = field.identifier()?;
+        self.given(field, &name, 0, Maker::Input)
+    }
+
+    /// Notes an initializer of the graph.
+    pub(in crate::model::onnx) fn initializer(
+        &mut self,
+        field: &Field<'_>,
+        name: &[u8],
+        data_type: i64,
+    ) -> Result<(), Error> {
+        if self.is_on && !typing::is_element(data_type) {
+            return Err(unsound(field, Fault::ElementType { found: data_type }));
+        }
+        self.given(field, name, typing::tensor(data_type), Maker::Initializer)
+    }
+
+    /// Notes an output that the graph declares.
+    pub(in crate::model::onnx) fn output(&mut self, field: &Field<'_>) -> Result<(), Error> {
+        let declared = typing::declared(field)?;
+        self.valid(field, &declared)?;
+        if declared.has_type && self.takes_room() {
+            let key = self.key(&declared.name);
+            self.scope().typed_outputs.insert(key);
+        }
+        self.declared(field, &declared.name, declared.types)
+    }
+
+    /// Notes an output of the function.
+    pub(in crate::model::onnx) fn function_output(
+        &mut self,
+        field: &Field<'_>,
+    ) -> Result<(), Error> {
+        let name = field.identifier()?;
+        self.declared(field, &name, 0)
+    }
+
+    /// Checks that elements are of a type that exists.
+    fn valid(&self, field: &Field<'_>, declared: &Declared) -> Result<(), Error> {
+        match declared.invalid.filter(|_| self.is_on) {
+            None => Ok(()),
+            Some(found) => Err(unsound(field, Fault::ElementType { found })),
+        }
+    }
+
+    fn declared(&mut self, field: &Field<'_>, name: &[u8], types: Types) -> Result<(), Error> {
+        if !self.takes_room() {
+            return Ok(());
+        }
+        field.keep(name.len() as u64)?;
+        let output = Output {
+            key: self.key(name),
+            name: shown(name),
+            types,
+            offset: field.offset(),
+        };
+        self.scope().outputs.push(output);
+        Ok(())
+    }
+
+    fn given(
+        &mut self,
+        field: &Field<'_>,
+        name: &[u8],
+        types: Types,
+        maker: Maker,
+    ) -> Result<(), Error> {
+        if name.is_empty() || !self.takes_room() {
+            return Ok(());
+        }
+        let key = self.key(name);
+        let is_input = |maker| maker == Maker::Input;
+        let scope = self.scope();
+        if is_input(maker) {
+            scope.inputs.push(key);
+        }
+        let Some(earlier) = scope.values.get_mut(&key) else {
+            scope.values.insert(key, Value { maker, types });
+            return Ok(());
+        };
+        if is_input(maker) && is_input(earlier.maker) {
+            let (what, name) = ("the input", shown(name));
+            return Err(unsound(field, Fault::Twice { what, name }));
+        }
+        let differs = earlier.types != 0 && types != 0 && earlier.types != types;
+        if differs && is_input(maker) != is_input(earlier.maker) {
+            let (declared, found) = match maker {
+                Maker::Input => (types, earlier.types),
+                _ => (earlier.types, types),
+            };
+            let table = Operators::get();
+            let fault = Fault::DeclaredType {
+                name: shown(name),
+                declared: table.type_name(declared),
+                found: table.type_name(found),
+            };
+            return Err(unsound(field, fault));
+        }
+        if earlier.types == 0 || is_input(maker) && types != 0 {
+            earlier.types = types;
+        }
+        if is_input(maker) != is_input(earlier.maker) {
+            earlier.maker = Maker::Input;
+            scope.initialized += 1;
+            scope.untyped.remove(&key);
+        }
+        Ok(())
+    }
+}

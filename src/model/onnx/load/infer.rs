@@ -1,0 +1,172 @@
+//! Types of a node's outputs, as the code of its operator infers them.
+//!
+//! Most follow from the schema: a type parameter that an input binds, or the only type that is allowed. The rest is in
+//! the tables here. A type that is not told is unknown, and nothing is concluded from it.
+
+use super::graphs;
+use super::node::{Attribute, Node};
+use super::operators::{Operators, Schema, Types};
+use super::typing;
+
+/// Where the type of an operator's first output comes from, if its attribute is not there.
+enum Otherwise {
+    /// It is this element type.
+    Element(i64),
+    /// It is the type of this input.
+    Input(usize),
+    /// It follows from the schema.
+    Schema,
+}
+
+/// Operators that are told the type of their first output, and the attribute that tells it.
+const TOLD: [(&str, &str, Otherwise); 14] = [
+    ("Bernoulli", "dtype", Otherwise::Input(0)),
+    ("Cast", "to", Otherwise::Schema),
+    ("ConstantOfShape", "value", Otherwise::Element(FLOAT)),
+    ("DequantizeLinear", "output_dtype", Otherwise::Schema),
+    ("EyeLike", "dtype", Otherwise::Input(0)),
+    (
+        "HammingWindow",
+        "output_datatype",
+        Otherwise::Element(FLOAT),
+    ),
+    ("HannWindow", "output_datatype", Otherwise::Element(FLOAT)),
+    (
+        "BlackmanWindow",
+        "output_datatype",
+        Otherwise::Element(FLOAT),
+    ),
+    (
+        "MelWeightMatrix",
+        "output_datatype",
+        Otherwise::Element(FLOAT),
+    ),
+    ("Multinomial", "dtype", Otherwise::Element(INT32)),
+    ("RandomNormal", "dtype", Otherwise::Element(FLOAT)),
+    ("RandomUniform", "dtype", Otherwise::Element(FLOAT)),
+    ("RandomNormalLike", "dtype", Otherwise::Input(0)),
+    ("RandomUniformLike", "dtype", Otherwise::Input(0)),
+];
+
+/// Operators whose first output holds what their first input is, or the other way round: what stands around the type
+/// of the input, and what stands around that of the output.
+const WRAPPED: [(&str, &str, &str); 5] = [
+    ("ConcatFromSequence", "seq(", ""),
+    ("SequenceAt", "seq(", ""),
+    ("SequenceConstruct", "", "seq("),
+    ("SplitToSequence", "", "seq("),
+    ("OptionalGetElement", "optional(", ""),
+];
+
+/// Types of constants, by the number of their attribute's type: a float, an int, a string, or lists of these.
+const CONSTANTS: [(i64, i64); 6] = [
+    (1, FLOAT),
+    (2, INT64),
+    (3, STRING),
+    (6, FLOAT),
+    (7, INT64),
+    (8, STRING),
+];
+
+/// Numbers of element types.
+const FLOAT: i64 = 1;
+const INT32: i64 = 6;
+const INT64: i64 = 7;
+const STRING: i64 = 8;
+
+/// Numbers of types of attributes.
+const TENSOR: i64 = 4;
+const SPARSE_TENSOR: i64 = 11;
+
+/// Returns the types of a node's outputs, 0 where one is unknown; `bound` are the type parameters that inputs bind.
+pub(super) fn outputs(
+    node: &Node,
+    schema: &Schema,
+    inputs: &[Types],
+    bound: &[Types],
+) -> Vec<Types> {
+    if let Some(types) = graphs::outputs(node, inputs) {
+        return types;
+    }
+    let mut types = by_schema(node, schema, bound);
+    if let (Some(first), Some(special)) = (types.first_mut(), special(node, inputs)) {
+        *first = special;
+    }
+    types
+}
+
+/// Returns the types of a node's outputs as far as the schema tells them, 0 where one is unknown.
+pub(super) fn by_schema(node: &Node, schema: &Schema, bound: &[Types]) -> Vec<Types> {
+    let positions = 0..node.outputs.len();
+    positions
+        .map(|position| {
+            let Some(formal) = Schema::formal(&schema.outputs, position) else {
+                return 0;
+            };
+            let parameter = formal.parameter.and_then(|index| bound.get(index));
+            match parameter.copied().unwrap_or(0) {
+                0 if formal.types.is_power_of_two() => formal.types,
+                types => types,
+            }
+        })
+        .collect()
+}
+
+/// Returns the type of the first output where the schema does not tell it.
+fn special(node: &Node, inputs: &[Types]) -> Option<Types> {
+    let operator = node.operator.as_str();
+    if operator == "Constant" {
+        return Some(node.attributes.first().map_or(0, of_constant));
+    }
+    let input = |position: usize| inputs.get(position).copied().unwrap_or(0);
+    if let Some((_, attribute, otherwise)) = TOLD.iter().find(|(known, ..)| *known == operator) {
+        let mut given = node.attributes.iter();
+        if let Some(given) = given.find(|given| given.name == *attribute) {
+            return Some(given.tensors);
+        }
+        return match otherwise {
+            Otherwise::Element(number) => Some(typing::tensor(*number)),
+            Otherwise::Input(position) => Some(input(*position)),
+            Otherwise::Schema => None,
+        };
+    }
+    let (_, outer, around) = WRAPPED.iter().find(|(known, ..)| *known == operator)?;
+    Some(wrapped(input(0), outer, around))
+}
+
+/// Returns the type that is left without `outer`, or is in `around`.
+fn wrapped(input: Types, outer: &str, around: &str) -> Types {
+    if !input.is_power_of_two() {
+        return 0;
+    }
+    let table = Operators::get();
+    let name = table.type_name(input);
+    let inner = match name.strip_prefix(outer) {
+        Some(inner) if !outer.is_empty() => inner.strip_suffix(')').unwrap_or(inner),
+        _ => name,
+    };
+    let name = if around.is_empty() {
+        inner.to_owned()
+    } else {
+        format!("{around}{inner})")
+    };
+    table.type_of(&name).unwrap_or(0)
+}
+
+/// Returns whether an attribute is the value of a constant.
+pub(super) fn is_constant(attribute: &Attribute) -> bool {
+    let Some(stated) = attribute.stated else {
+        return false;
+    };
+    let is_tensor = matches!(stated, TENSOR | SPARSE_TENSOR);
+    is_tensor && attribute.has(stated) || CONSTANTS.iter().any(|(kind, _)| *kind == stated)
+}
+
+/// Returns the type of a constant with this attribute; 0 if it has none.
+fn of_constant(attribute: &Attribute) -> Types {
+    let mut known = CONSTANTS.iter();
+    match known.find(|(kind, _)| Some(*kind) == attribute.stated) {
+        Some((_, number)) => typing::tensor(*number),
+        None => attribute.tensors,
+    }
+}
