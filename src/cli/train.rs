@@ -22,7 +22,7 @@ use crate::train::{FitOptions, Progress, Training};
 const MADE: &str = "training.json";
 
 /// Whose services they are for the time of a training.
-const NOBODY: AccountId = AccountId(0);
+const LOCAL_USER: AccountId = AccountId(0);
 
 /// Arguments of `pkgtool train`.
 #[derive(Debug, clap::Args)]
@@ -115,7 +115,7 @@ async fn train(
     let bar = show(&progress);
     let training = Training {
         device: &device,
-        caller: NOBODY,
+        caller: LOCAL_USER,
         name: &args.name,
         summary,
         bounds,
@@ -179,7 +179,7 @@ fn catalog(args: &Args) -> Result<Arc<Catalog>, Failure> {
     let budget = Machine::this().memory_bytes / 2;
     let directory = PackageDirectory {
         path: args.base.clone(),
-        owner: NOBODY,
+        owner: LOCAL_USER,
         owner_name: "local".to_owned(),
         named_by_folders: false,
         left_out: Vec::new(),

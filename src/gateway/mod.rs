@@ -4,6 +4,7 @@
 
 mod auth;
 mod body;
+mod closing;
 mod coding;
 mod connections;
 mod error;

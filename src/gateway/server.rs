@@ -25,6 +25,7 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
+use super::closing;
 use super::connections::{Answering, Connected, Connections, Open};
 use super::error::Error;
 use super::observe::Known;
@@ -52,6 +53,9 @@ const PROBE_TIME: Duration = Duration::from_secs(5);
 /// How long a server that stops accepts connections and waits for the next request of those that are open:
 /// their clients learn from an answer that the connection closes.
 const LAST_REQUESTS: Duration = Duration::from_millis(250);
+
+/// How long connections that have begun may take to complete, when no others can begin.
+const LAST_HANDSHAKES: Duration = Duration::from_millis(250);
 
 /// How long connections that were accepted last, or are idle, have to close by themselves.
 const LAST_HEADS: Duration = Duration::from_secs(1);
@@ -290,12 +294,10 @@ impl Serving {
     /// Accepts what comes for a moment, and at the end everything that the system has accepted: a closed
     /// listener resets those.
     async fn accept_last(&self, listener: TcpListener, until: Instant) {
-        loop {
-            let accepted = tokio::time::timeout_at(until, listener.accept()).await;
-            match accepted {
-                Ok(Ok((stream, peer))) => self.accepted(stream, peer),
-                Ok(Err(_)) | Err(_) => break,
-            }
+        self.accept_until(&listener, until).await;
+        if closing::refuse_new(&listener).is_ok() {
+            let begun = until + LAST_HANDSHAKES;
+            self.accept_until(&listener, begun).await;
         }
         let Ok(listener) = listener.into_std() else {
             return;
@@ -307,6 +309,12 @@ impl Serving {
             {
                 self.accepted(stream, peer);
             }
+        }
+    }
+
+    async fn accept_until(&self, listener: &TcpListener, until: Instant) {
+        while let Ok(Ok((stream, peer))) = tokio::time::timeout_at(until, listener.accept()).await {
+            self.accepted(stream, peer);
         }
     }
 

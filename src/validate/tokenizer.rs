@@ -1,7 +1,7 @@
 //! Tokenizer files: whether they are JSON, and which of the two kinds they are.
 //!
 //! Invariant: a file is read as a stream and checked whole; of its content only the presence of a
-//! few keys at its root is kept.
+//! few keys at its root is kept, and how much its normaliser makes texts grow.
 
 use std::fmt;
 use std::io::Read;
@@ -29,17 +29,30 @@ const OF_CONFIG: [&str; 5] = [
     "clean_up_tokenization_spaces",
 ];
 
+/// The key of what changes texts before they are split.
+const NORMALIZER: &str = "normalizer";
+
+/// Most characters that a sound tokenizer's replacements make of one.
+const MOST_GROWTH: f64 = 1000.0;
+
 /// What the keys at a file's root tell.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct RootKeys {
     tokenizer: bool,
     config: bool,
+    /// How many characters the normaliser's replacements can make of one; 0 where they are not known.
+    growth: f64,
 }
 
 impl RootKeys {
     /// Whether this is a tokenizer and no configuration of one.
     pub(super) fn is_tokenizer(self) -> bool {
         self.tokenizer && !self.config
+    }
+
+    /// How many characters its replacements can make of one, if that is more than any sound tokenizer makes.
+    pub(super) fn excessive_growth(self) -> Option<f64> {
+        (self.growth > MOST_GROWTH).then_some(self.growth)
     }
 
     /// Whether this is a configuration and no tokenizer.
@@ -90,9 +103,82 @@ impl<'de> Visitor<'de> for Root<'_> {
         while let Some(key) = map.next_key::<String>()? {
             self.0.tokenizer |= OF_TOKENIZER.contains(&key.as_str());
             self.0.config |= OF_CONFIG.contains(&key.as_str());
-            map.next_value::<AnyJson>()?;
+            if key == NORMALIZER {
+                self.0.growth = map.next_value::<Growth>()?.0;
+            } else {
+                map.next_value::<AnyJson>()?;
+            }
         }
         Ok(())
+    }
+}
+
+/// How many characters the replacements of a normaliser can make of one. Whatever has another form counts as one.
+struct Growth(f64);
+
+impl<'de> Deserialize<'de> for Growth {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Normalizer).map(Self)
+    }
+}
+
+/// Reads a normaliser, or a list of them, whose growths multiply.
+struct Normalizer;
+
+impl<'de> Visitor<'de> for Normalizer {
+    type Value = f64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<f64, E> {
+        Ok(1.0)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<f64, E> {
+        Ok(1.0)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<f64, E> {
+        Ok(1.0)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<f64, E> {
+        Ok(1.0)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<f64, E> {
+        Ok(1.0)
+    }
+
+    /// A text's length: `content`, and the `String` of a `pattern`.
+    fn visit_str<E>(self, text: &str) -> Result<f64, E> {
+        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+        Ok(text.chars().count() as f64)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<f64, A::Error> {
+        let mut growth = 1.0;
+        while let Some(Growth(one)) = seq.next_element()? {
+            growth *= one.max(1.0);
+        }
+        Ok(growth)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<f64, A::Error> {
+        let (mut list, mut content, mut pattern) = (1.0, 0.0, 1.0);
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "normalizers" => list = map.next_value::<Growth>()?.0,
+                "content" => content = map.next_value::<Growth>()?.0,
+                // An expression may match a single character.
+                "pattern" => pattern = map.next_value::<Growth>()?.0,
+                "String" => list = map.next_value::<Growth>()?.0,
+                _ => drop(map.next_value::<AnyJson>()?),
+            }
+        }
+        Ok(f64::max(list, content / pattern.max(1.0)))
     }
 }
 

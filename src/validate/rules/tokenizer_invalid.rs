@@ -1,8 +1,8 @@
-//! `tokenizer-invalid`: a tokenizer file that is no JSON.
+//! `tokenizer-invalid`: a tokenizer file that is no JSON, or multiplies texts.
 
 use std::path::Path;
 
-use crate::diagnostic::{Anchor, Finding};
+use crate::diagnostic::{Anchor, Finding, Severity};
 use crate::package::model_file;
 use crate::validate::context::Context;
 use crate::validate::files::FileState;
@@ -13,10 +13,12 @@ const OTHER_FORMATS: [&str; 6] = ["model", "spm", "tiktoken", "bin", "txt", "voc
 rule! {
     /// # What it checks
     /// The files under `tokenizer` and `tokenizer_config` are JSON. A tokenizer in another known
-    /// format (`.model`, `.spm`, `.tiktoken`, `.bin`, `.txt`, `.vocab`) is not looked into.
+    /// format (`.model`, `.spm`, `.tiktoken`, `.bin`, `.txt`, `.vocab`) is not looked into. The
+    /// replacements of its normaliser together make at most 1000 characters of one (else a warning).
     ///
     /// # Why
-    /// A tokenizer that does not parse makes every text capability fail, at run time.
+    /// A tokenizer that does not parse makes every text capability fail, at run time. One whose
+    /// replacements multiply takes all memory for a short text.
     ///
     /// # Example
     /// A `tokenizer.json` that is an HTML error page, or cut off.
@@ -35,9 +37,16 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         if !matches!(facts.state, FileState::File(_)) || is_other_format(&file.file.reference) {
             continue;
         }
+        let anchor = Anchor::Value(file.file.path.clone());
+        let reference = &file.file.reference;
+        if let Some(growth) = facts.json().as_ref().ok().and_then(|keys| keys.excessive_growth()) {
+            let message = format!("the normaliser of `{reference}` can make {growth:.0} characters of one");
+            let help = "texts would take all memory: check the `Replace` steps of `normalizer`";
+            let finding = RULE.meta.finding(anchor, message).severity(Severity::Warning);
+            findings.push(finding.help(help).about(&facts.path));
+            continue;
+        }
         if let Err(error) = facts.json() {
-            let anchor = Anchor::Value(file.file.path.clone());
-            let reference = &file.file.reference;
             let (message, help) = if model_file::has_extension(reference) {
                 (format!("`{reference}` is a model file, not JSON"), "name the tokenizer's file")
             } else {

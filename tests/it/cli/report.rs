@@ -331,7 +331,7 @@ fn sarif_names_the_page_of_the_rules() {
 #[test]
 fn junit_cases_have_their_own_names_and_places() {
     let mut pair = config();
-    pair["license"] = json!(["a"]);
+    pair["family"] = json!(["a"]);
     let text =
         format!("{pair:#}").replace("\"license\"", "\"license\": 1, \"license\": 2, \"license\"");
     let tree = Tree::with_package().file("xnnpack/config.json", text);

@@ -22,6 +22,7 @@ mod plans;
 pub(crate) mod program;
 mod program_hostile;
 mod recurrence;
+mod sizes;
 mod standalone;
 mod state;
 mod text_examples;

@@ -91,6 +91,28 @@ fn tokenizers_that_are_something_else_are_named() {
 }
 
 #[test]
+fn a_normaliser_that_multiplies_texts_is_told() {
+    let package = || with(|value| value["tokenizer"] = json!("tokenizer.json"));
+    let replace = |from: &str, to: String| json!({ "type": "Replace", "pattern": { "String": from }, "content": to });
+    let tokenizer = |steps: Vec<Value>| json!({ "model": {}, "normalizer": { "type": "Sequence", "normalizers": steps } });
+    let bomb = tokenizer(vec![replace("a", "a".repeat(1500)); 4]);
+    let tree = package().json("xnnpack/tokenizer.json", &bomb);
+    only(&tree, "PKG022", "can make 5062500000000 characters of one");
+    let sound = tokenizer(vec![
+        json!({ "type": "Prepend", "prepend": "\u{2581}" }),
+        replace(" ", "\u{2581}".to_owned()),
+        json!({ "type": "Replace", "pattern": { "Regex": " {2,}" }, "content": "\u{2581}" }),
+        replace(
+            "...............",
+            "a longer text than what it stands for".to_owned(),
+        ),
+    ]);
+    let tree = package().json("xnnpack/tokenizer.json", &sound);
+    let ran = pkgtool(["validate", "."]).within(tree.root()).run();
+    assert!(!ran.stdout.contains("PKG022"), "{}", ran.stdout);
+}
+
+#[test]
 fn typing_errors_that_names_repeat_are_told() {
     let tree = with(|value| {
         value["variants"][0]["precision"] = json!("8w4da");
