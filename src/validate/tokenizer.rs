@@ -170,12 +170,13 @@ impl<'de> Visitor<'de> for Normalizer {
         let (mut list, mut content, mut pattern) = (1.0, 0.0, 1.0);
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
-                "normalizers" => list = map.next_value::<Growth>()?.0,
+                "normalizers" | "String" => list = map.next_value::<Growth>()?.0,
                 "content" => content = map.next_value::<Growth>()?.0,
                 // An expression may match a single character.
                 "pattern" => pattern = map.next_value::<Growth>()?.0,
-                "String" => list = map.next_value::<Growth>()?.0,
-                _ => drop(map.next_value::<AnyJson>()?),
+                _ => {
+                    map.next_value::<AnyJson>()?;
+                }
             }
         }
         Ok(f64::max(list, content / pattern.max(1.0)))

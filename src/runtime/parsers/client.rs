@@ -93,7 +93,7 @@ impl Parsers {
             devices: false,
             scratch: None,
         };
-        let process = Process::start(command, purpose);
+        let process = Process::start(command, &purpose);
         process
             .map(Seat::new)
             .map_err(|error| ParserError::Start(error.to_string()))

@@ -55,7 +55,6 @@ const WINDOWS_VARIABLES: &[&str] = &["PATH", "SystemRoot", "TEMP", "TMP", "windi
 const DEVICE_VARIABLES: &[&str] = &["ADSP_", "MESA_", "QNN_", "VK_"];
 
 /// What a process is started for, besides its command.
-#[derive(Clone, Copy)]
 pub struct Purpose<'a, S> {
     /// Told before anything else.
     pub setup: &'a S,
@@ -99,7 +98,7 @@ struct Handle {
 
 impl Process {
     /// Starts a command that calls [`confined`], in an environment of its own.
-    pub fn start<S: Serialize>(mut command: Command, purpose: Purpose<'_, S>) -> io::Result<Self> {
+    pub fn start<S: Serialize>(mut command: Command, purpose: &Purpose<'_, S>) -> io::Result<Self> {
         clear_environment(&mut command, purpose.devices, purpose.scratch);
         let mode = Mode::chosen();
         if sandbox::IS_WRAPPED {

@@ -130,7 +130,7 @@ impl Launcher {
             devices: setup.devices.is_some(),
             scratch: scratch.as_ref().map(TempDir::path),
         };
-        let process = Process::start(command, purpose).map_err(start)?;
+        let process = Process::start(command, &purpose).map_err(start)?;
         Ok(Worker {
             process,
             _scratch: scratch,

@@ -114,7 +114,7 @@ impl Source {
                 },
             }),
             limits: Limits {
-                memory: ((payload.len() as u64 * ENCODED.0 >> 20) + ENCODED.1) << 20,
+                memory: (((payload.len() as u64 * ENCODED.0) >> 20) + ENCODED.1) << 20,
                 time: ENCODING,
             },
         };
