@@ -87,6 +87,11 @@ pub trait Engine: Sync {
         Needs::default()
     }
 
+    /// Whether it writes files of its own when it loads a model with these options.
+    fn writes_files(&self, _options: &LoadOptions) -> bool {
+        false
+    }
+
     /// Loads a model for one method, with what its session is to carry from run to run. Nothing of the
     /// model runs yet.
     fn load(&self, request: &LoadRequest) -> Result<Box<dyn Session>, EngineError>;

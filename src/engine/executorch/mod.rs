@@ -70,6 +70,11 @@ impl Engine for ExecuTorch {
         opened::prepare()
     }
 
+    /// The library between it and this crate.
+    fn writes_files(&self, _: &LoadOptions) -> bool {
+        true
+    }
+
     fn load(&self, request: &LoadRequest) -> Result<Box<dyn Session>, EngineError> {
         let session = session::ExecuTorchSession::load(request)?;
         feedback::around(NAME, Box::new(session), request)

@@ -55,6 +55,11 @@ impl Engine for OnnxRuntime {
         environment::prepare(options)
     }
 
+    /// A profile of its session.
+    fn writes_files(&self, options: &LoadOptions) -> bool {
+        options.observe
+    }
+
     fn load(&self, request: &LoadRequest) -> Result<Box<dyn Session>, EngineError> {
         let extension = request.model.extension();
         if extension.is_some_and(|extension| extension.eq_ignore_ascii_case("pte")) {

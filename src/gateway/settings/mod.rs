@@ -235,7 +235,7 @@ pub enum SettingsError {
         error: std::io::Error,
     },
     /// The file is wrong.
-    #[error("{}: {}", path.display(), redact_quoted(&error.to_string()))]
+    #[error("{}: {}", path.display(), in_one_line(error))]
     File {
         /// The file.
         path: PathBuf,
@@ -296,6 +296,17 @@ impl SettingsError {
             error: Box::new(self),
         }
     }
+}
+
+/// The place of an error, the line of the file there, and the cause.
+fn in_one_line(error: &toml::de::Error) -> String {
+    let whole = redact_quoted(&error.to_string());
+    let place = whole.lines().next().unwrap_or_default();
+    let is_number = |text: &str| text.trim().parse::<usize>().is_ok();
+    let mut quoted = whole.lines().filter_map(|line| line.split_once('|'));
+    let line = quoted.find(|(number, _)| is_number(number));
+    let line = line.map_or("", |(_, line)| line.trim());
+    format!("{place} (`{line}`): {}", redact(error.message()))
 }
 
 impl Settings {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use crate::engine::surroundings::Surroundings;
-use crate::engine::{self, Engine, LoadOptions, LoadRequest, Provider};
+use crate::engine::{self, LoadOptions, LoadRequest, Provider};
 use crate::model::{self, ModelInfo};
 use crate::package::Backend;
 use crate::runtime::process::sandbox::{Allowed, Mode};
@@ -68,7 +68,9 @@ impl Setup {
     /// Makes a folder for temporary files, if the engine may write some: the shared one is closed to it.
     pub(super) fn scratch(&mut self) -> io::Result<Option<TempDir>> {
         let engine = engine::engine(&self.engine);
-        if Mode::chosen() == Mode::Off || engine.is_none_or(Engine::is_everywhere) {
+        let writes = engine.is_some_and(|engine| engine.writes_files(&self.options));
+        // Drivers of devices write what they compile.
+        if Mode::chosen() == Mode::Off || !writes && self.devices.is_none() {
             return Ok(None);
         }
         let scratch = tempfile::Builder::new().prefix("pkgtool-").tempdir()?;
