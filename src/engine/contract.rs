@@ -103,7 +103,7 @@ pub trait Engine: Sync {
     }
 }
 
-/// What an engine reads of a machine, beside models and what every process reads.
+/// The files that an engine reads beside models and beside those that every process reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Files, and folders that are read from.

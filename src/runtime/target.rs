@@ -77,7 +77,7 @@ pub struct Started {
     pub load_time: Duration,
     /// Where nodes ran, as far as the engine tells.
     pub placement: Placement,
-    /// What confines its process, if it could be asked.
+    /// The sandbox of its process, if the process could be asked.
     pub sandbox: Option<Sandbox>,
     /// Whether it was to run on the backend, and took nothing of the model there.
     idle: bool,

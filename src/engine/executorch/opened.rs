@@ -17,7 +17,7 @@ const SHIM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/executorch-shim"))
 
 static OPENED: Mutex<Option<&'static Library>> = Mutex::new(None);
 
-/// What was found before this process was confined: now it cannot look any more.
+/// The search that ran before this process was confined; a confined process cannot search.
 static PREPARED: OnceLock<Vec<Installation>> = OnceLock::new();
 
 /// Looks for the libraries, and tells what opening them reads.

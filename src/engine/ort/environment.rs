@@ -35,14 +35,14 @@ struct Loaded {
 
 static LOADED: Mutex<Option<Loaded>> = Mutex::new(None);
 
-/// What there is on this machine.
-#[derive(Debug, Clone)]
+/// The libraries and plug-ins of this machine.
+#[derive(Debug)]
 struct Search {
     libraries: Vec<Found>,
     plugins: Vec<Plugin>,
 }
 
-/// What was found before this process was confined: now it cannot look any more.
+/// The search that ran before this process was confined; a confined process cannot search.
 static PREPARED: OnceLock<Search> = OnceLock::new();
 
 impl Search {
@@ -54,9 +54,14 @@ impl Search {
         }
     }
 
-    fn prepared(library: Option<&Path>) -> Self {
-        let prepared = PREPARED.get().cloned();
-        prepared.unwrap_or_else(|| Self::look(library))
+    fn libraries(library: Option<&Path>) -> Vec<Found> {
+        let look = || search::libraries(&Surroundings::of_this_process(), library);
+        PREPARED.get().map_or_else(look, |it| it.libraries.clone())
+    }
+
+    fn plugins() -> Vec<Plugin> {
+        let look = || search::plugins(&Surroundings::of_this_process());
+        PREPARED.get().map_or_else(look, |it| it.plugins.clone())
     }
 }
 
@@ -73,19 +78,18 @@ pub(super) fn prepare(options: &LoadOptions) -> Needs {
 
 /// Loads a library that has the provider, if none is loaded yet, and the provider's plug-in.
 pub(super) fn ready(options: &LoadOptions) -> Result<Ready, EngineError> {
-    let search = Search::prepared(options.library.as_deref());
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     let loaded = match &mut *loaded {
         Some(loaded) => {
             check_same(loaded, options.library.as_deref())?;
             loaded
         }
-        none => none.insert(load(search.libraries, options)?),
+        none => none.insert(load(options)?),
     };
     let plugin = if provider::is_built_in(options.provider) {
         None
     } else {
-        Some(plug_in(search.plugins, loaded, options.provider)?)
+        Some(plug_in(loaded, options.provider)?)
     };
     Ok(Ready {
         environment: loaded.environment.clone(),
@@ -109,7 +113,8 @@ fn check_same(loaded: &Loaded, named: Option<&Path>) -> Result<(), EngineError> 
     })
 }
 
-fn load(mut found: Vec<Found>, options: &LoadOptions) -> Result<Loaded, EngineError> {
+fn load(options: &LoadOptions) -> Result<Loaded, EngineError> {
+    let mut found = Search::libraries(options.library.as_deref());
     if found.iter().any(|it| it.origin == Origin::Named) {
         found.retain(|it| it.origin == Origin::Named);
     }
@@ -203,11 +208,8 @@ fn open(path: &Path) -> Result<Environment, String> {
     Ok(environment)
 }
 
-fn plug_in(
-    plugins: Vec<Plugin>,
-    loaded: &mut Loaded,
-    provider: Provider,
-) -> Result<Plugin, EngineError> {
+fn plug_in(loaded: &mut Loaded, provider: Provider) -> Result<Plugin, EngineError> {
+    let plugins = Search::plugins();
     let plugin = plugins.into_iter().find(|it| it.provider == provider);
     let Some(plugin) = plugin else {
         return Err(provider::absent(

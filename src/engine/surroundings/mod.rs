@@ -52,13 +52,13 @@ pub struct Surroundings {
     pub packages: Vec<PathBuf>,
 }
 
-/// What the parent of this process sees, if it has said so.
+/// The surroundings that the parent of this process has sent.
 static GIVEN: OnceLock<Surroundings> = OnceLock::new();
 
 impl Surroundings {
     /// Makes these the surroundings of this process, whose own environment is empty. Only the first count.
     pub fn give(self) {
-        // A process is told once, when it starts.
+        // The parent sends them once, at the start.
         let _ = GIVEN.set(self);
     }
 
@@ -154,7 +154,7 @@ impl Surroundings {
         all
     }
 
-    /// What loading libraries of these folders reads: the libraries there, and what the system finds by itself.
+    /// The files that loading libraries of these folders reads: the libraries there, and the system's own.
     pub(super) fn needs<'p>(&self, folders: impl IntoIterator<Item = &'p Path>) -> Needs {
         let mut needs = Needs {
             read: self.library_path(),

@@ -96,7 +96,7 @@ pub fn serve(mut work: impl FnMut(Task) -> io::Result<Answer>) -> io::Result<()>
             Err(panic) => {
                 let mut message = panic_text(panic.as_ref()).to_owned();
                 message.truncate(message.floor_char_boundary(MAX_MESSAGE));
-                protocol::send(&mut to_parent, &Answered::Panicked(message), &[])?;
+                frame::send(&mut to_parent, &Answered::Panicked(message))?;
             }
         }
     }
@@ -105,13 +105,13 @@ pub fn serve(mut work: impl FnMut(Task) -> io::Result<Answer>) -> io::Result<()>
 
 fn send(stream: &mut impl Write, answer: Answer) -> io::Result<()> {
     match answer {
-        Answer::Unknown => protocol::send(stream, &Answered::Unknown, &[]),
+        Answer::Unknown => frame::send(stream, &Answered::Unknown),
         Answer::Done { head, payload } => {
             let lengths = Answered::Done {
                 head: head.len(),
                 payload: payload.len(),
             };
-            protocol::send(stream, &lengths, &[&head, &payload])
+            frame::send_with(stream, &lengths, [&*head, &*payload])
         }
     }
 }

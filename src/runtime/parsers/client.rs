@@ -227,7 +227,7 @@ fn send(
         memory: limits.memory,
     };
     let parts = [job.ask.as_slice(), content.unwrap_or_default(), job.payload];
-    protocol::send(channel.get_mut(), &head, &parts).map_err(broken(true))?;
+    frame::send_with(channel.get_mut(), &head, parts).map_err(broken(true))?;
     let mut done = Done {
         head: Vec::new(),
         payload: Vec::new(),

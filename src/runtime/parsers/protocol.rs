@@ -3,18 +3,14 @@
 //! Invariant: the parent believes no length of an answer beyond [`MAX_ANSWER`].
 
 use std::borrow::Cow;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 
 use serde::{Deserialize, Serialize};
 
 use super::job::ContentId;
-use crate::runtime::process::frame;
 
 /// Longest answer, in bytes: the tensor of the largest picture that is decoded, as float32 of four channels.
 const MAX_ANSWER: usize = 512 << 20;
-
-/// Parts up to this size are sent with their head in one piece.
-const PIECE: usize = 16 << 10;
 
 /// The head of a job.
 #[derive(Debug, Serialize, Deserialize)]
@@ -47,28 +43,6 @@ pub(super) enum Answered {
     },
     /// The work panicked.
     Panicked(String),
-}
-
-/// Sends a head and the parts whose lengths it tells.
-pub(super) fn send(
-    stream: &mut (impl Write + ?Sized),
-    head: &impl Serialize,
-    parts: &[&[u8]],
-) -> io::Result<()> {
-    let mut piece = frame::framed(head)?;
-    for part in parts {
-        if piece.len() + part.len() > PIECE {
-            stream.write_all(&piece)?;
-            piece.clear();
-        }
-        if part.len() > PIECE {
-            stream.write_all(part)?;
-        } else {
-            piece.extend_from_slice(part);
-        }
-    }
-    stream.write_all(&piece)?;
-    stream.flush()
 }
 
 /// Receives a part of a length.

@@ -12,11 +12,14 @@ use serde::de::DeserializeOwned;
 /// Longest head, in bytes.
 pub const MAX_HEAD: usize = 16 << 20;
 
+/// Heads and parts up to this size are sent in one piece; larger parts from where they are.
+const PIECE: usize = 8 << 10;
+
 /// Bytes of the length before a head.
 const LENGTH: usize = size_of::<u32>();
 
 /// A head as it is sent.
-pub fn framed(head: &impl Serialize) -> io::Result<Vec<u8>> {
+fn framed(head: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut frame = vec![0; LENGTH];
     serde_json::to_writer(&mut frame, head)?;
     let length = u32::try_from(frame.len() - LENGTH).map_err(|_| io::ErrorKind::InvalidData)?;
@@ -26,7 +29,28 @@ pub fn framed(head: &impl Serialize) -> io::Result<Vec<u8>> {
 
 /// Sends a head in one piece.
 pub fn send(stream: &mut impl Write, head: &impl Serialize) -> io::Result<()> {
-    stream.write_all(&framed(head)?)?;
+    send_with(stream, head, [])
+}
+
+/// Sends a head and the bytes that it tells of.
+pub fn send_with<'p>(
+    stream: &mut (impl Write + ?Sized),
+    head: &impl Serialize,
+    parts: impl IntoIterator<Item = &'p [u8]>,
+) -> io::Result<()> {
+    let mut piece = framed(head)?;
+    for part in parts {
+        if piece.len() + part.len() > PIECE {
+            stream.write_all(&piece)?;
+            piece.clear();
+        }
+        if part.len() > PIECE {
+            stream.write_all(part)?;
+        } else {
+            piece.extend_from_slice(part);
+        }
+    }
+    stream.write_all(&piece)?;
     stream.flush()
 }
 

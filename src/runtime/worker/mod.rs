@@ -220,7 +220,7 @@ impl Worker {
         }
     }
 
-    /// What confines it.
+    /// The sandbox of its process.
     pub fn sandbox(&mut self) -> Option<Sandbox> {
         match self.ask(&Request::Sandbox, &[], "telling its sandbox") {
             Ok((Reply::Sandbox(sandbox), _)) => Some(sandbox),

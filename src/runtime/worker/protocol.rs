@@ -13,9 +13,6 @@ use crate::runtime::process::frame;
 use crate::runtime::process::sandbox::Sandbox;
 use crate::tensor::{DType, Tensor, byte_size};
 
-/// Tensors of more bytes are sent by themselves.
-const PIECE: usize = 8 << 10;
-
 /// What the parent asks.
 #[derive(Debug, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "a model is loaded once")]
@@ -119,21 +116,7 @@ pub(super) fn send(
     head: &impl Serialize,
     tensors: &[Tensor],
 ) -> io::Result<()> {
-    let mut piece = frame::framed(head)?;
-    for tensor in tensors {
-        let bytes = tensor.bytes();
-        if piece.len() + bytes.len() > PIECE {
-            stream.write_all(&piece)?;
-            piece.clear();
-        }
-        if bytes.len() > PIECE {
-            stream.write_all(bytes)?;
-        } else {
-            piece.extend_from_slice(bytes);
-        }
-    }
-    stream.write_all(&piece)?;
-    stream.flush()
+    frame::send_with(stream, head, tensors.iter().map(Tensor::bytes))
 }
 
 /// Receives the tensors that a head listed.

@@ -113,12 +113,10 @@ impl Setup {
             return;
         }
         for path in [model, &real] {
-            let folder = path.parent().map_or(Path::new(""), |folder| folder);
-            let folder = if folder.as_os_str().is_empty() {
-                Path::new(".")
-            } else {
-                folder
-            };
+            let folder = path
+                .parent()
+                .filter(|folder| !folder.as_os_str().is_empty());
+            let folder = folder.unwrap_or(Path::new("."));
             if self.is_of_everything(folder) {
                 allowed.list.push(folder.to_owned());
                 allowed.read.push(path.clone());

@@ -325,7 +325,7 @@ impl Device {
         of_backend.find_map(|entry| entry.endpoint.get()?.byte_sums())
     }
 
-    /// What confines its models for a backend, as they ran.
+    /// The sandbox of its models for a backend, as they ran.
     pub fn sandbox(&self, backend: &str) -> Option<Sandbox> {
         let entries = self.variants.entries.iter();
         let mut of_backend = entries.filter(|entry| entry.backend.name() == backend);

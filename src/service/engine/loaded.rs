@@ -140,7 +140,7 @@ impl Loaded {
         }
     }
 
-    /// What confines it.
+    /// The sandbox of its process.
     pub(super) fn sandbox(&mut self) -> Option<Sandbox> {
         match self {
             Self::Process(worker) => worker.sandbox(),

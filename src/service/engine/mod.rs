@@ -200,7 +200,7 @@ impl Endpoint {
         self.shared.lock().byte_sums
     }
 
-    /// What confines its sessions: known after its first run.
+    /// The sandbox of its sessions: known after its first run.
     pub fn sandbox(&self) -> Option<Sandbox> {
         self.shared.lock().sandbox.clone()
     }

@@ -83,7 +83,7 @@ pub(super) struct State {
     pub(super) choice: Choice,
     /// How products of 8-bit numbers are added up, once a run has shown it.
     pub(super) byte_sums: Option<ByteSums>,
-    /// What confines its sessions, once one has run.
+    /// The sandbox of its sessions, once one has run.
     pub(super) sandbox: Option<Sandbox>,
     pub(super) batching: Batching,
     pub(super) backoff: Backoff,

@@ -58,7 +58,7 @@ struct Outcome {
     runs_on: Option<Candidate>,
     /// What was tried before that, and why it did not work.
     failed: Vec<(Candidate, EngineError)>,
-    /// What confined it.
+    /// The sandbox of the process that ran it.
     sandbox: Option<Sandbox>,
 }
 
@@ -230,7 +230,7 @@ fn write(text: &mut String, found: &Found, outcomes: &[Outcome]) -> std::fmt::Re
     executorch.write_programs(text)
 }
 
-/// What confines a process that runs a model on the processor.
+/// The sandbox of a process that runs a model on the processor.
 fn sandbox(outcomes: &[Outcome]) -> Option<&Sandbox> {
     let mut all = outcomes
         .iter()

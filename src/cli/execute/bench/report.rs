@@ -47,7 +47,7 @@ pub(super) struct SeriesReport {
     reading: Option<String>,
     /// How products of 8-bit numbers are added up, if there are any.
     byte_sums: Option<ByteSums>,
-    /// What confines its process.
+    /// The sandbox of its process.
     sandbox: Option<Sandbox>,
     /// What it was run on.
     pub(super) inputs: Vec<GivenInput>,

@@ -68,7 +68,7 @@ pub(super) struct SideInfo {
     pub(super) reading: Option<String>,
     /// How products of 8-bit numbers are added up, if there are any.
     byte_sums: Option<ByteSums>,
-    /// What confines its process.
+    /// The sandbox of its process.
     sandbox: Option<Sandbox>,
 }
 
