@@ -1,4 +1,6 @@
-#![doc = include_str!("ARCHITECTURE.md")]
+//! The library behind the `pkgtool` command: it validates, runs and serves on-device model packages.
+//!
+//! Modules are layers, and each uses only those before it. `docs/architecture/index.md` describes them.
 
 pub mod source;
 

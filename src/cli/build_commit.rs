@@ -1,27 +1,31 @@
 //! Part of the build script: finds the commit that the binary is built from.
 //!
-//! The outcome is `VERSION_AND_COMMIT`: the crate's version, and behind it the commit in parentheses where
-//! one is known. In this order: the variable `PKGTOOL_COMMIT`, for those who build from an archive (empty
-//! means none); `.cargo_vcs_info.json`, which `cargo package` puts into a crate; in builds with
-//! optimisation, git's own files beside `Cargo.toml`. Git itself is not run. A build for debugging asks
-//! no git: it would be made anew after each commit.
+//! The result is the environment variable `VERSION_AND_COMMIT` for rustc: the crate's version,
+//! followed by the commit in parentheses if it is known. The sources of the commit, in this order:
 //!
-//! `cargo run` and `cargo test` hand the outcome on to what they start, so it must not look like one of
-//! the gateway's settings.
+//! 1. the variable `PKGTOOL_COMMIT`, for builds from an archive; if it is empty, the commit is
+//!   unknown
+//! 2. `.cargo_vcs_info.json`, which `cargo package` puts into a crate
+//! 3. in release builds, the files in `.git` beside `Cargo.toml`; the program `git` is not run
+//!
+//! Debug builds do not read `.git`, since each commit would cause a rebuild.
+//!
+//! `cargo run` and `cargo test` pass the variable on to the programs they start. Its name must
+//! therefore not look like one of the gateway's settings, which begin with `PKGTOOL_`.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::exit;
 
-/// Names the commit.
+/// Environment variable with the commit.
 const VARIABLE: &str = "PKGTOOL_COMMIT";
-/// What `cargo package` writes about the checkout.
+/// File in which `cargo package` records the commit of the checkout.
 const VCS_INFO: &str = ".cargo_vcs_info.json";
-/// Hexadecimal digits of a commit that are shown.
+/// Number of hexadecimal digits of the commit that are shown.
 const SHOWN: usize = 10;
 
-/// Tells rustc the version with the commit, or what is wrong with the variable, and ends.
+/// Sets `VERSION_AND_COMMIT` for rustc, or reports an invalid `PKGTOOL_COMMIT` and ends the build.
 pub(crate) fn tell() {
     println!("cargo::rerun-if-env-changed={VARIABLE}");
     let version = env::var("CARGO_PKG_VERSION").unwrap_or_default();
@@ -36,7 +40,7 @@ pub(crate) fn tell() {
     println!("cargo::rustc-env=VERSION_AND_COMMIT={text}");
 }
 
-/// The commit in hexadecimal digits, if anything tells it.
+/// Returns the commit in hexadecimal digits, if it is known.
 fn commit() -> Result<Option<String>, String> {
     if let Some(given) = env::var_os(VARIABLE) {
         let given = given.to_string_lossy().trim().to_owned();
@@ -44,7 +48,7 @@ fn commit() -> Result<Option<String>, String> {
             "" => Ok(None),
             commit if is_hash(commit) => Ok(Some(given)),
             other => Err(format!(
-                "{VARIABLE} is `{other}`, expected 7 to 64 hexadecimal digits or nothing"
+                "invalid {VARIABLE} `{other}`: expected 7 to 64 hexadecimal digits or nothing"
             )),
         };
     }
@@ -59,15 +63,15 @@ fn commit() -> Result<Option<String>, String> {
     Ok(None)
 }
 
-/// The value of `sha1` in `cargo package`'s file.
+/// Returns the value of `sha1` in the file that `cargo package` writes.
 pub(crate) fn packaged(text: &str) -> Option<String> {
     let (_, after) = text.split_once("\"sha1\"")?;
     let commit = after.split('"').nth(1)?;
     is_hash(commit).then(|| commit.to_owned())
 }
 
-/// What `HEAD` stands on. `.git` is a file in a worktree, which names the folder; branches are in the
-/// folder that its `commondir` names then.
+/// Returns the commit of `HEAD`. In a worktree, `.git` is a file that names the worktree's folder,
+/// and branches are in the folder that its `commondir` names.
 pub(crate) fn checked_out(git: &Path) -> Option<String> {
     let own = match fs::read_to_string(git) {
         Ok(link) => git.parent()?.join(link.strip_prefix("gitdir:")?.trim()),
@@ -85,8 +89,8 @@ pub(crate) fn checked_out(git: &Path) -> Option<String> {
     if let Some(commit) = watched(&loose) {
         return Some(commit.trim().to_owned()).filter(|commit| is_hash(commit));
     }
-    // The next commit makes a file of the branch: its folder changes. Cargo must not be given a path that
-    // does not exist, it would run this each time.
+    // The next commit may create the file of the branch, which changes its folder. Cargo must not
+    // watch a missing path, since it would rerun the build script each time.
     if let Some(folder) = loose.ancestors().skip(1).find(|folder| folder.is_dir()) {
         println!("cargo::rerun-if-changed={}", folder.display());
     }
@@ -96,7 +100,7 @@ pub(crate) fn checked_out(git: &Path) -> Option<String> {
     is_hash(commit).then(|| commit.to_owned())
 }
 
-/// The text of a file of git's, which is looked at again when it changes.
+/// Returns the text of one of Git's files, and makes Cargo rerun the build script when it changes.
 fn watched(file: &Path) -> Option<String> {
     let text = fs::read_to_string(file).ok()?;
     println!("cargo::rerun-if-changed={}", file.display());

@@ -12,7 +12,7 @@ use crate::validate;
 /// Arguments of `pkgtool completions`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The shell
+    /// Shell to print the completion script for
     #[arg(value_enum)]
     shell: Shell,
 }
@@ -26,10 +26,10 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Clean)
 }
 
-/// The rules' codes where the library leaves values of arguments out: in every script but those for
-/// Bash and Zsh.
+/// Adds the codes of the rules to a completion script. Only the scripts for Bash and Zsh have them
+/// already, because clap_complete omits the values of arguments in the others.
 fn with_codes(shell: Shell, script: &str) -> String {
-    // Where the lines go, and the line of a rule.
+    // The line after which the codes are inserted, and the inserted line of a rule.
     let (head, line): (&str, fn(&RuleMeta) -> String) = match shell {
         Shell::Fish => ("", |rule| {
             let when = "__fish_pkgtool_using_subcommand explain";
@@ -55,8 +55,8 @@ fn with_codes(shell: Shell, script: &str) -> String {
     script.replacen(head, &format!("{head}{lines}"), 1)
 }
 
-/// The command line as a user sees it: without hidden commands, and with the rules' codes where a
-/// rule is asked for.
+/// Returns the command line as a user sees it: without hidden commands, and with the codes of the
+/// rules as values of arguments that expect a rule.
 fn command() -> Command {
     let full = Cli::command();
     let shown = full

@@ -1,8 +1,8 @@
-//! Where the gateway's data is, unless a user names another place.
+//! The default location of the gateway's data directory.
 
 use std::path::{Path, PathBuf};
 
-/// The directory that was named; if it is empty, the user's own.
+/// Returns the given directory, or the user's data directory if it is empty.
 pub(super) fn of(named: &Path) -> Result<PathBuf, String> {
     if !named.as_os_str().is_empty() {
         return Ok(named.to_owned());
@@ -16,6 +16,6 @@ pub(super) fn of(named: &Path) -> Result<PathBuf, String> {
         .or_else(|| variable("LOCALAPPDATA"));
     match base {
         Some(base) => Ok(base.join("pkgtool")),
-        None => Err("there is no HOME; name the data directory with --data-dir".to_owned()),
+        None => Err("HOME is not set: set the data directory with --data-dir".to_owned()),
     }
 }

@@ -16,33 +16,33 @@ use crate::package::Roots;
 #[derive(Debug, clap::Args)]
 #[command(after_help = exit::DIFF_HELP)]
 pub(super) struct Args {
-    /// The older version: a directory, a config, `REV:PATH` in the Git repository around the working
-    /// directory, or an address (https://, hf:OWNER/REPOSITORY@REV) of which only headers are read. With
-    /// --git the directory or config to compare
+    /// Older version: a directory, a config, `REV:PATH` in the Git repository around the working
+    /// directory, or an address (https://, hf:OWNER/REPOSITORY@REV) of which only headers are read.
+    /// With --git, the directory or config to compare
     #[arg(required_unless_present_any = ["git", "kinds"])]
     old: Option<PathBuf>,
 
-    /// The newer version
+    /// Newer version, in the same forms
     #[arg(required_unless_present_any = ["git", "kinds"], conflicts_with = "git")]
     new: Option<PathBuf>,
 
-    /// Compare this Git revision of OLD, or of the working directory, with what is there now
+    /// Compare this Git revision of OLD, or of the working directory, with the files on disk
     #[arg(long, value_name = "REV")]
     git: Option<String>,
 
-    /// How to print the changes
+    /// Output format
     #[arg(long, value_enum, default_value_t = FormatArg::Human)]
     format: FormatArg,
 
-    /// From which level on changes end with exit code 1
+    /// Exit with code 1 if there are changes of at least this level
     #[arg(long, value_enum, value_name = "LEVEL", default_value_t = FailOn::Breaking)]
     fail_on: FailOn,
 
-    /// Don't open model files: compare what configs declare, names and sizes
+    /// Don't open model files; compare only configs, file names and sizes
     #[arg(long)]
     no_model: bool,
 
-    /// List the kinds of changes, each with its level, as a table in Markdown
+    /// Print all kinds of changes and their levels as a Markdown table
     #[arg(long, exclusive = true)]
     kinds: bool,
 
@@ -52,7 +52,7 @@ pub(super) struct Args {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum FormatArg {
-    /// One change a line
+    /// One change per line
     Human,
     /// One JSON document
     Json,
@@ -62,17 +62,18 @@ enum FormatArg {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum FailOn {
-    /// What breaks those who use the package
+    /// Changes that break users of the package
     Breaking,
-    /// That, and compatible changes
+    /// Breaking and compatible changes
     Compatible,
     /// Any change
     Any,
-    /// Nothing
+    /// Never
     None,
 }
 
-/// One side, with what it is called. A revision's files are there as long as it is.
+/// One side of the comparison and its display name. The files of a Git revision exist as long as
+/// this value.
 struct Side {
     name: String,
     tree: Tree,
@@ -99,8 +100,8 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     }
     if difference.is_void() {
         return Err(Failure::Nothing(format!(
-            "nothing to compare in {} and {}: a package has a config.json in a directory named after its \
-             backend",
+            "nothing to compare in {} and {}: expected packages with a config.json in a directory named \
+             after its backend",
             old.name, new.name
         )));
     }
@@ -118,7 +119,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     format.render(&difference, &style, &mut text)?;
     let printed = output::print(&String::from_utf8_lossy(&text));
     match printed {
-        // Whoever reads our output has gone; what changed is still what changed.
+        // A closed pipe does not change the exit code.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
         printed => printed?,
     }
@@ -133,14 +134,14 @@ impl Args {
             let old = revision_of(revision, path, reading)?;
             let tree = Tree::at(path);
             let name = path.display().to_string();
-            // What is gone from the disk may have been in the revision.
+            // A path that was deleted from the disk may exist in the revision.
             return Ok((old, on_disk(name, tree)));
         }
         let side = |path: &Option<PathBuf>| self.open(path.as_ref().unwrap_or(&here), reading);
         Ok((side(&self.old)?, side(&self.new)?))
     }
 
-    /// What the user names as a tree: the one place where a source becomes one.
+    /// Opens a source as a tree. This is the only place that interprets the forms of OLD and NEW.
     fn open(&self, source: &Path, reading: Reading) -> Result<Side, Failure> {
         let name = source.display().to_string();
         if source.symlink_metadata().is_ok() {
@@ -157,7 +158,7 @@ impl Args {
                 named_revision(revision, path, reading)
             }
             _ => Err(Failure::Other(format!(
-                "{name}: no such file or directory; a revision of the Git repository here is written \
+                "{name}: no such file or directory; write a revision of the Git repository here as \
                  `REV:PATH`, for example `v1.0:.`"
             ))),
         }
@@ -190,8 +191,8 @@ fn on_disk(name: String, tree: Tree) -> Side {
     }
 }
 
-/// `REV:PATH`: from the root of the repository, as Git reads it, or from the working directory if it
-/// begins with a dot.
+/// Opens `REV:PATH`. As in Git, the path starts at the root of the repository, or at the working
+/// directory if it begins with a dot.
 fn named_revision(revision: &str, path: &str, reading: Reading) -> Result<Side, Failure> {
     let here = Path::new(".");
     if path.starts_with('.') {
@@ -203,20 +204,20 @@ fn named_revision(revision: &str, path: &str, reading: Reading) -> Result<Side, 
     let path = Path::new(path);
     if path.components().any(|part| part == Component::ParentDir) || path.is_absolute() {
         return Err(Failure::Other(format!(
-            "{revision}:{}: the path after the revision is one from the root of the repository",
+            "{revision}:{}: expected a path relative to the root of the repository after the revision",
             path.display()
         )));
     }
     written(&repository, revision, path, reading)
 }
 
-/// A revision of what is at `path` on the disk.
+/// Opens the revision of the file or directory at `path` on the disk.
 fn revision_of(revision: &str, path: &Path, reading: Reading) -> Result<Side, Failure> {
     let repository = Repository::around(path).map_err(other)?;
     let roots = Roots::new();
     let top = repository.top();
     let absolute = roots.absolute(path);
-    // Git resolves links in the root that it tells.
+    // Git returns the root of the repository with links resolved.
     let real = absolute.canonicalize().unwrap_or_else(|_| absolute.clone());
     let below = real
         .strip_prefix(top)
@@ -252,7 +253,7 @@ fn other(error: impl std::fmt::Display) -> Failure {
     Failure::Other(error.to_string())
 }
 
-/// The table of kinds, in Markdown.
+/// Returns all kinds of changes as a Markdown table.
 fn kinds() -> String {
     let rows = KINDS.iter().map(|kind| {
         let level = kind.level.name();

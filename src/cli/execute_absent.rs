@@ -1,12 +1,12 @@
-//! The commands that run models, in a build without engines: none.
+//! Replaces the commands that run models in builds without engines: they do not exist there.
 
 use super::exit::{Exit, Failure};
 
-/// No command.
+/// Has no commands.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {}
 
-/// Runs none of them.
+/// Never called, since the type has no values.
 pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
     match *command {}
 }

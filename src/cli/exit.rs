@@ -1,4 +1,4 @@
-//! Exit codes, and the ways a command can fail to do its job.
+//! Exit codes, and the errors with which a command can fail.
 
 use std::io;
 use std::process::ExitCode;
@@ -6,48 +6,48 @@ use std::process::ExitCode;
 /// The table of exit codes in `--help`.
 pub(super) const HELP: &str = "\
 Exit codes:
-  0   clean, or done
+  0   success, no findings
   1   findings
-  2   wrong usage, or the tool could not do its job
+  2   invalid usage, or the command failed
   3   nothing found to work on
   70  a bug in this tool";
 
-/// The same for `diff`.
+/// The table of exit codes in `diff --help`.
 pub(super) const DIFF_HELP: &str = "\
 `pkgtool diff --kinds` lists what counts as breaking, compatible and cosmetic.
 
 Exit codes:
-  0   no change of the level of --fail-on
-  1   breaking changes, or those of --fail-on
-  2   wrong usage, or the tool could not do its job
+  0   no changes at the level of --fail-on
+  1   changes at the level of --fail-on (default: breaking) or above
+  2   invalid usage, or the command failed
   3   nothing found to compare
   70  a bug in this tool";
 
-/// How a command ended.
+/// The outcome of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// Clean, or done.
+    /// Success without findings.
     Clean,
-    /// Findings that count.
+    /// Findings at a level that fails the run.
     Findings,
-    /// The tool could not do its job.
+    /// The command failed.
     Failure,
-    /// Nothing was found to work on.
+    /// There was nothing to work on.
     Nothing,
     /// A panic.
     Bug,
 }
 
-/// Why a command could not do its job.
+/// The reason why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    /// Standard output cannot be written.
+    /// Writing to standard output failed.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
     /// There is nothing to work on.
     #[error("{0}")]
     Nothing(String),
-    /// Anything else, in words that say what to do.
+    /// Any other failure. The message includes the remedy.
     #[error("{0}")]
     Other(String),
 }

@@ -8,14 +8,14 @@ use crate::validate;
 /// Arguments of `pkgtool explain`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// A rule's code or name: PKG012, or methods-unknown-component
+    /// Code or name of the rule, such as PKG012 or methods-unknown-component
     code: String,
 }
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let rule = validate::rule_named(&args.code)
-        .map_err(|help| Failure::Other(format!("there is no rule `{}`; {help}", args.code)))?;
+        .map_err(|help| Failure::Other(format!("unknown rule `{}`: {help}", args.code)))?;
     output::print(&format!(
         "{} {} ({})\n{}\n{}\n{}\n",
         rule.code,
@@ -28,13 +28,13 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Clean)
 }
 
-/// A line about the fixes of a rule's findings; empty if there are none.
+/// Returns a line about the rule's fixes, empty if it has none.
 fn fixable(rule: &RuleMeta) -> &'static str {
     match rule.fix {
         None => "",
-        Some(Applicability::Safe) => "Fixable: `pkgtool fix` mends it where it can.\n",
+        Some(Applicability::Safe) => "Fixable: `pkgtool fix` can fix some of its findings.\n",
         Some(Applicability::Unsafe) => {
-            "Fixable: `pkgtool fix` mends it where it can, some of it only with `--unsafe`.\n"
+            "Fixable: `pkgtool fix` can fix some of its findings, a part of them only with `--unsafe`.\n"
         }
     }
 }

@@ -1,4 +1,8 @@
-//! Addresses where a command takes paths: sources on servers as directories, for as long as it works.
+//! Lets commands take addresses of packages on servers wherever they take paths.
+//!
+//! Each address is opened as a [`Mirror`], a local directory that is filled from the server on
+//! demand and that exists as long as the command runs. Reports show the address in place of the
+//! directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,12 +13,12 @@ use super::output;
 use crate::diagnostic::{Diagnostic, Report, SourceText};
 use crate::remote::{Address, Limits, Mirror, Settings};
 
-/// How servers are asked.
+/// Options for access to servers.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Packages on servers")]
 pub(super) struct FarArgs {
-    /// The hub that `hf:OWNER/REPOSITORY` is at. The environment's `HF_TOKEN` is sent to it, and to no
-    /// other origin
+    /// URL of the hub for `hf:OWNER/REPOSITORY`. The token in `HF_TOKEN` is sent only to this
+    /// origin
     #[arg(
         long,
         value_name = "URL",
@@ -23,23 +27,24 @@ pub(super) struct FarArgs {
     )]
     hub_endpoint: String,
 
-    /// Follow redirects to addresses of private networks even from a public server
+    /// Follow redirects from public servers to addresses in private networks
     #[arg(long)]
     allow_private: bool,
 
-    /// How long reading from servers may take; for `pull` and `serve` how long a server may be silent
+    /// Time limit for reading from servers, in seconds. For `pull` and `serve`, the limit for a
+    /// server's silence
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
     timeout: Option<u64>,
 }
 
-/// Paths, those that were addresses being mirrors now.
+/// Paths to work on; addresses are replaced by the directories of their mirrors.
 pub(super) struct Far {
     paths: Vec<PathBuf>,
     mirrors: Vec<Mirror>,
 }
 
 impl FarArgs {
-    /// Settings of a check, which is bounded in time as a whole.
+    /// Returns the settings of a check, which has a time limit as a whole.
     fn settings(&self, opens_models: bool) -> Settings {
         let mut limits = Limits::default();
         if let Some(seconds) = self.timeout {
@@ -54,9 +59,9 @@ impl FarArgs {
         }
     }
 
-    /// Settings of a download, in which a server may be silent for so long.
+    /// Returns the settings of a download, which limits only the time that a server may be silent.
     pub(super) fn download(&self) -> Settings {
-        // What is fetched whole is read where it is then.
+        // Downloaded models are opened locally afterwards.
         let mut settings = self.settings(false);
         settings.limits = Limits::default();
         if let Some(seconds) = self.timeout {
@@ -66,8 +71,8 @@ impl FarArgs {
     }
 }
 
-/// Opens what is an address among the paths. Without `opens_models` no model will be read: only sizes are asked
-/// for then.
+/// Opens a mirror for each address among the paths. Without `opens_models`, only the sizes of
+/// models are requested.
 pub(super) fn open(paths: &[PathBuf], args: &FarArgs, opens_models: bool) -> Result<Far, Failure> {
     let mut far = Far {
         paths: Vec::with_capacity(paths.len()),
@@ -87,24 +92,24 @@ pub(super) fn open(paths: &[PathBuf], args: &FarArgs, opens_models: bool) -> Res
 }
 
 impl Far {
-    /// The paths to work on.
+    /// Returns the paths to work on.
     pub(super) fn paths(&self) -> &[PathBuf] {
         &self.paths
     }
 
-    /// A text with addresses where it has paths of mirrors.
+    /// Replaces the paths of mirrors by their addresses in a text.
     pub(super) fn shown(&self, text: &str) -> String {
         let mirrors = self.mirrors.iter();
         mirrors.fold(text.to_owned(), |text, mirror| mirror.shown(&text))
     }
 
-    /// An error if something could not be fetched: then nothing that was found is certain.
+    /// Returns an error if something could not be fetched, since the findings are unreliable then.
     pub(super) fn check(&self) -> Result<(), Failure> {
         let mut faults = self.mirrors.iter().filter_map(Mirror::fault);
         faults.next().map_or(Ok(()), |fault| Err(failure(fault)))
     }
 
-    /// Tells what was fetched.
+    /// Prints a note about the requests and bytes of each mirror.
     pub(super) fn tell_traffic(&self) {
         for mirror in &self.mirrors {
             let traffic = mirror.traffic();
@@ -113,7 +118,7 @@ impl Far {
             let listed = if mirror.is_listed() {
                 ""
             } else {
-                "; the server gives no listing: only what configs name was looked at"
+                "; the server gives no listing, so only files named by configs were checked"
             };
             output::note(&format!(
                 "{source}: {} requests, {} bytes{listed}",
@@ -122,7 +127,8 @@ impl Far {
         }
     }
 
-    /// Puts addresses in place of the paths of mirrors, and takes out what only a listing could tell.
+    /// Replaces the paths of mirrors by addresses, and removes findings that need a directory
+    /// listing if a server gave none.
     pub(super) fn show(&self, report: &mut Report) {
         if self.mirrors.is_empty() {
             return;
@@ -157,12 +163,13 @@ impl Far {
     }
 }
 
-/// Whether a finding says that something is not beside a file, and not at a path that a file names.
+/// Returns whether a finding reports that a directory lacks a file which no config names. Such a
+/// finding is valid only with a directory listing.
 fn needs_listing(one: &Diagnostic) -> bool {
     one.rule.name == "external-data" && one.message.contains("there is none in its directory")
 }
 
-/// A failure of a server as one of the command.
+/// Converts a failure of a server to one of the command.
 pub(super) fn failure(error: crate::remote::RemoteError) -> Failure {
     match error {
         nothing @ crate::remote::RemoteError::Nothing { .. } => {

@@ -1,20 +1,21 @@
-//! Addresses where a command takes paths, in a build that asks no servers: told, not taken for paths.
+//! Rejects addresses given as paths, in builds without the feature `remote`. Replaces the module
+//! `far` there.
 
 use std::path::PathBuf;
 
 use super::exit::Failure;
 use crate::diagnostic::Report;
 
-/// No arguments.
+/// Takes no arguments.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct FarArgs {}
 
-/// Paths as they were named.
+/// The paths from the command line.
 pub(super) struct Far {
     paths: Vec<PathBuf>,
 }
 
-/// Fails if one of the paths is an address.
+/// Returns the paths, or an error if one of them is an address.
 pub(super) fn open(
     paths: &[PathBuf],
     _args: &FarArgs,
@@ -27,7 +28,7 @@ pub(super) fn open(
             .any(|start| text.starts_with(start))
     }) {
         Some(address) => Err(Failure::Other(format!(
-            "`{address}`: this build of pkgtool asks no servers; build it with the feature `remote`, or fetch the \
+            "`{address}`: this build of pkgtool cannot access servers; build it with the feature `remote`, or download the \
              package and name its directory"
         ))),
         None => Ok(Far {
@@ -37,32 +38,32 @@ pub(super) fn open(
 }
 
 impl Far {
-    /// The paths to work on.
+    /// Returns the paths to work on.
     pub(super) fn paths(&self) -> &[PathBuf] {
         &self.paths
     }
 
-    /// The text.
-    #[expect(clippy::unused_self, reason = "with servers it needs what was opened")]
+    /// Returns the text unchanged.
+    #[expect(clippy::unused_self, reason = "with the feature `remote` it uses the opened mirrors")]
     pub(super) fn shown(&self, text: &str) -> String {
         text.to_owned()
     }
 
-    /// Nothing can have failed.
+    /// Always succeeds.
     #[expect(
         clippy::unused_self,
         clippy::unnecessary_wraps,
-        reason = "with servers something can fail"
+        reason = "with the feature `remote` it can fail"
     )]
     pub(super) fn check(&self) -> Result<(), Failure> {
         Ok(())
     }
 
-    /// Nothing was fetched.
-    #[expect(clippy::unused_self, reason = "with servers it needs what was opened")]
+    /// Prints nothing, since nothing was fetched.
+    #[expect(clippy::unused_self, reason = "with the feature `remote` it uses the opened mirrors")]
     pub(super) fn tell_traffic(&self) {}
 
-    /// Leaves the report as it is.
-    #[expect(clippy::unused_self, reason = "with servers it needs what was opened")]
+    /// Leaves the report unchanged.
+    #[expect(clippy::unused_self, reason = "with the feature `remote` it uses the opened mirrors")]
     pub(super) fn show(&self, _report: &mut Report) {}
 }

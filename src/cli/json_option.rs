@@ -1,13 +1,12 @@
-//! `--json` and `--format json`: some commands have the one, some the other; both are understood
-//! wherever one of them is.
+//! Accepts `--json` and `--format json` as synonyms, whichever of the two a command defines.
 //!
-//! Invariant: an argument is only exchanged where the command does not know it and knows the other.
+//! Invariant: an argument is only replaced if the command lacks it and has the other one.
 
 use std::ffi::OsString;
 
 use clap::Command;
 
-/// The arguments with the spelling that the command has.
+/// Returns the arguments in the spelling that the command defines.
 pub(super) fn understood(
     arguments: impl IntoIterator<Item = OsString>,
     root: &Command,

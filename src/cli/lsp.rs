@@ -9,11 +9,12 @@ use crate::lsp::{self, Ending, Options};
 /// Arguments of `pkgtool lsp`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Don't open model files: check names, sizes and everything else
+    /// Don't open model files; run all checks that don't need them
     #[arg(long)]
     no_model: bool,
 
-    /// Use standard input and output. They are what is always used; many clients ask for it
+    /// Use standard input and output. This is always the case; the option exists for clients that
+    /// pass it
     #[arg(long)]
     stdio: bool,
 }
@@ -27,7 +28,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let ending = lsp::serve(BufReader::new(stdin()), &mut output::stdout(), &options)?;
     Ok(match ending {
         Ending::Orderly => Exit::Clean,
-        // The protocol asks for 1 where `exit` came without `shutdown`.
+        // The protocol requires exit code 1 for `exit` without `shutdown`.
         Ending::Broken => Exit::Findings,
     })
 }

@@ -10,7 +10,7 @@ use super::{Cli, output};
 /// Arguments of `pkgtool man`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Write the pages of all commands into this directory instead of printing the main one
+    /// Write the pages of all commands to this directory instead of printing the main page
     #[arg(long, value_name = "DIRECTORY")]
     dir: Option<PathBuf>,
 }

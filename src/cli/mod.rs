@@ -1,7 +1,7 @@
-//! The command line: one file a subcommand.
+//! The command line interface, with one file per subcommand.
 //!
-//! Each command turns its arguments once into the options of the layer that does the work, and its
-//! outcome into an [`Exit`]. Only `output` writes to the terminal.
+//! Each command converts its arguments once into the options of the layer that does the work, and
+//! returns an [`Exit`]. Only the module `output` writes to the terminal.
 
 #[cfg(feature = "serve")]
 mod admin;
@@ -60,10 +60,11 @@ pub use exit::Exit;
 
 use crate::source::bounds;
 
-/// The tool for on-device model packages.
+/// A tool for on-device model packages.
 ///
-/// Checks package configs (config.json) of models for phones against their schema, their files and
-/// what the model files themselves say, and shows what a model file says.
+/// A package is a directory with a config (config.json) and model files for phones. pkgtool checks
+/// configs against their schema, against the files they name, and against the headers of the model
+/// files.
 #[derive(Debug, Parser)]
 #[command(name = "pkgtool", version, long_version = env!("VERSION_AND_COMMIT"), after_help = exit::HELP, propagate_version = true)]
 pub struct Cli {
@@ -73,15 +74,15 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Check packages: schema, files, names, and signatures against the model files
+    /// Check packages: schema, files, names, and signatures of the model files
     Validate(Box<validate::Args>),
-    /// Mend packages: edits that keep the author's formatting and order
+    /// Fix packages, keeping the author's formatting and key order
     Fix(fix::Args),
-    /// Write configs for the model files that are there, and say what each field was inferred from
+    /// Write configs for existing model files, and show what each field was inferred from
     Init(init::Args),
-    /// Show what a model file says of itself, from its header alone
+    /// Show a model file's signatures, operators and metadata
     Inspect(inspect::Args),
-    /// Show what changed between two versions of packages, for those who use them
+    /// Show changes between two versions of packages, and which of them break users
     Diff(diff::Args),
     #[command(flatten)]
     Pull(pull::Command),
@@ -89,22 +90,22 @@ enum Command {
     Execute(execute::Command),
     #[command(flatten)]
     Services(services::Command),
-    /// Serve editors: findings, hints and completion as configs are written (a language server)
+    /// Run the language server, which gives editors diagnostics, hints and completion
     Lsp(lsp::Args),
-    /// Explain a rule: what it checks, why, an example, the fix
+    /// Explain a rule: what it checks, why, an example, and the fix
     Explain(explain::Args),
-    /// List all rules, and what the settings in force make of them
+    /// List all rules and the severities that the current settings give them
     Rules(rules::Args),
-    /// Print a JSON Schema or the precision list that is built in
+    /// Print a JSON Schema or the built-in precision list
     Schema(schema::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
-    /// Print the manual page, or write those of all commands
+    /// Print the manual page, or write the pages of all commands to a directory
     Man(man::Args),
 }
 
-/// Parses the process's arguments, runs the command and gives the exit code. A panic is a bug of
-/// this tool and is reported as one.
+/// Parses the process's arguments, runs the command and returns the exit code. A panic is reported
+/// as a bug of this tool.
 pub fn main() -> ExitCode {
     bounds::choose_arguments(std::env::args_os().skip(1));
     let cli = Cli::parse_from(json_option::understood(
@@ -134,7 +135,7 @@ fn run(command: Command) -> Exit {
     };
     match outcome {
         Ok(exit) => exit,
-        // Whoever reads our output has gone: there is nobody to tell.
+        // The reader of the output has closed the pipe.
         Err(exit::Failure::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
             Exit::Clean
         }

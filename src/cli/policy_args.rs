@@ -1,4 +1,4 @@
-//! What the command line says of settings, rules and baselines, and what it shows of them.
+//! Command line options for settings, rules and baselines, and the output of `--show-settings`.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -12,89 +12,89 @@ use crate::package::{Backend, PrecisionList};
 use crate::policy::{Error, Glob, Level, Origin, Overrides, Policy, Ruled, Selector, Settings};
 use crate::validate;
 
-/// Where settings come from.
+/// Options that choose the settings file.
 #[derive(Debug, clap::Args)]
 pub(super) struct SettingsArgs {
-    /// The settings for all files, instead of each pkgtool.toml from a file's directory up to
-    /// the root of its checkout
+    /// Use this settings file for all files, instead of each pkgtool.toml from a file's directory
+    /// up to the root of its checkout
     #[arg(long, value_name = "FILE", conflicts_with = "no_config")]
     config: Option<PathBuf>,
 
-    /// Look at no pkgtool.toml
+    /// Ignore every pkgtool.toml
     #[arg(long)]
     no_config: bool,
 }
 
-/// Options about settings, rules and baselines.
+/// Options for settings, rules and baselines.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "What is asked of packages, and what is told")]
+#[command(next_help_heading = "Rules and settings")]
 pub(super) struct PolicyArgs {
     #[command(flatten)]
     settings: SettingsArgs,
 
-    /// Print the settings that rule each PATH, and check nothing
+    /// Print the settings in force for each PATH instead of checking it
     #[arg(long)]
     show_settings: bool,
 
-    /// Look at these rules only, whatever settings select or ignore: codes, names, beginnings of
-    /// them (PKG03, tensor), or all
+    /// Enable only these rules, overriding the `select` and `ignore` settings: codes, names,
+    /// prefixes of them (PKG03, tensor), or all
     #[arg(long, value_name = "RULES", value_delimiter = ',', value_parser = selector)]
     select: Vec<Selector>,
 
-    /// Don't look at these rules
+    /// Disable these rules
     #[arg(long, value_name = "RULES", value_delimiter = ',', value_parser = selector)]
     ignore: Vec<Selector>,
 
-    /// Tell a rule at this level: error, warning, note or off
+    /// Set the severity of a rule: error, warning, note or off
     #[arg(long, value_name = "RULE=LEVEL", value_delimiter = ',', value_parser = severity)]
     severity: Vec<(Selector, Level)>,
 
-    /// Leave out what this glob matches when a directory is walked. Globs are those of .gitignore,
-    /// relative to the working directory
+    /// Exclude paths that match this glob when walking directories. The syntax is that of
+    /// .gitignore, relative to the working directory
     #[arg(long, value_name = "GLOB", value_parser = glob)]
     exclude: Vec<Glob>,
 
-    /// Walk into what git ignores, too
+    /// Also walk into paths that Git ignores
     #[arg(long)]
     no_gitignore: bool,
 
-    /// A licence that packages may have; with any, no other may be
+    /// Allow this licence. If given, all other licences are rejected
     #[arg(long = "allow-license", value_name = "SPDX", value_delimiter = ',')]
     licenses: Vec<String>,
 
-    /// A backend that every model is to have
+    /// Require every model to have this backend
     #[arg(long = "require-backend", value_name = "BACKEND", value_delimiter = ',', value_parser = backend)]
     backends: Vec<Backend>,
 
-    /// A capability that every model is to have
+    /// Require every model to have this capability
     #[arg(long = "require-capability", value_name = "WORD", value_delimiter = ',', value_parser = capability)]
     capabilities: Vec<String>,
 
-    /// A precision token beside those of the list, and what it means: int2=quantized,
+    /// Add a precision token to the precision list, with its meaning: int2=quantized,
     /// tf32=non-quantized
     #[arg(long = "extra-precision", value_name = "TOKEN=KIND", value_delimiter = ',', value_parser = precision)]
     extra: Vec<(String, PrecisionKind)>,
 
-    /// Tell only what is not in this file of known findings
+    /// Report only findings that this baseline file does not list
     #[arg(long, value_name = "FILE", conflicts_with = "write_baseline")]
     baseline: Option<PathBuf>,
 
-    /// Write what is found into this file of known findings, and tell only what is wrong with settings
+    /// Write all findings to this baseline file, and report only errors in settings
     #[arg(long, value_name = "FILE")]
     write_baseline: Option<PathBuf>,
 }
 
-/// What a precision token means.
+/// The meaning of a precision token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum PrecisionKind {
     /// The variant is quantized
     Quantized,
-    /// It is not
+    /// The variant is not quantized
     NonQuantized,
 }
 
 impl SettingsArgs {
-    /// The policy of settings from there, with what a command line says.
+    /// Returns the policy of these settings, overridden by the command line.
     pub(super) fn policy(&self, overrides: Overrides) -> Result<Policy, Failure> {
         let origin = match &self.config {
             Some(file) => Origin::File(file.clone()),
@@ -106,7 +106,7 @@ impl SettingsArgs {
 }
 
 impl PolicyArgs {
-    /// The policy that these options ask for.
+    /// Returns the policy that these options describe.
     pub(super) fn policy(&self) -> Result<Policy, Failure> {
         let both = |(token, kind): &(String, PrecisionKind)| {
             let mut others = self.extra.iter();
@@ -114,7 +114,7 @@ impl PolicyArgs {
         };
         if let Some((token, _)) = self.extra.iter().find(|one| both(one)) {
             return Err(Failure::Other(format!(
-                "--extra-precision: `{token}` is both quantized and not; leave one of the two out"
+                "--extra-precision: `{token}` is given as quantized and as non-quantized: remove one of them"
             )));
         }
         let policy = self.settings.policy(self.overrides())?;
@@ -146,18 +146,18 @@ impl PolicyArgs {
         }
     }
 
-    /// Whether settings are to be shown instead of a check.
+    /// Returns whether to print the settings instead of checking.
     pub(super) fn shows(&self) -> bool {
         self.show_settings
     }
 
-    /// The directory that settings have reports' paths relative to, if they say so.
+    /// Returns the directory that the settings make report paths relative to, if any.
     pub(super) fn root(policy: &Policy, paths: &[PathBuf]) -> Option<PathBuf> {
         let settings = policy.settings_for(paths.first()?)?;
         settings.says_root.then(|| settings.root.clone())
     }
 
-    /// Says what baselines did.
+    /// Prints a note about a written baseline file.
     pub(super) fn tell(ruled: &Ruled) {
         if let Some(written) = &ruled.written {
             let file = &written.file;
@@ -190,7 +190,7 @@ fn failure(error: &Error) -> Failure {
     Failure::Other(error.to_string())
 }
 
-/// Settings as TOML, with what is not said left out, and the level that each rule gets by them.
+/// Writes settings as TOML without unset keys, and the resulting level of each rule.
 fn describe(text: &mut String, path: &Path, settings: &Settings, policy: &Policy) {
     let from = match &settings.file {
         Some((_, source)) => source.path.as_str(),
@@ -276,13 +276,13 @@ fn describe(text: &mut String, path: &Path, settings: &Settings, policy: &Policy
     let wrong = settings.findings.len();
     if wrong > 0 {
         lines.push(format!(
-            "\n# {} in this file; `pkgtool validate {from}` tells them",
+            "\n# {} in this file; run `pkgtool validate {from}` to show them",
             count(wrong, "error")
         ));
     }
     for line in lines {
         let written = writeln!(text, "{line}");
-        debug_assert!(written.is_ok(), "a string takes everything");
+        debug_assert!(written.is_ok(), "writing to a string cannot fail");
     }
 }
 
@@ -292,7 +292,7 @@ fn count(number: usize, noun: &str) -> String {
 }
 
 fn selector(text: &str) -> Result<Selector, String> {
-    Selector::parse(text).map_err(|help| format!("there is no rule `{text}`: {help}"))
+    Selector::parse(text).map_err(|help| format!("unknown rule `{text}`: {help}"))
 }
 
 fn severity(text: &str) -> Result<(Selector, Level), String> {
@@ -300,7 +300,7 @@ fn severity(text: &str) -> Result<(Selector, Level), String> {
         .split_once('=')
         .ok_or("expected RULE=LEVEL, for example size-mismatch=warning")?;
     let level = Level::from_name(level)
-        .ok_or_else(|| format!("`{level}` is no level; one of {}", Level::NAMES.join(", ")))?;
+        .ok_or_else(|| format!("unknown level `{level}`: expected one of {}", Level::NAMES.join(", ")))?;
     Ok((selector(rule)?, level))
 }
 
@@ -310,7 +310,7 @@ fn glob(text: &str) -> Result<Glob, String> {
 
 fn backend(text: &str) -> Result<Backend, String> {
     let names = Backend::ALL.map(Backend::name).join(", ");
-    Backend::from_name(text).ok_or_else(|| format!("there is no backend `{text}`; one of {names}"))
+    Backend::from_name(text).ok_or_else(|| format!("unknown backend `{text}`: expected one of {names}"))
 }
 
 fn capability(text: &str) -> Result<String, String> {
@@ -319,7 +319,7 @@ fn capability(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err(format!(
-        "there is no capability `{text}`; one of {}",
+        "unknown capability `{text}`: expected one of {}",
         known.join(", ")
     ))
 }
@@ -331,7 +331,7 @@ fn precision(text: &str) -> Result<(String, PrecisionKind), String> {
     let is_token = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
     if token.is_empty() || !token.bytes().all(is_token) {
         return Err(format!(
-            "`{token}` is not a token: it has only `a`–`z`, `0`–`9` and `_`"
+            "invalid token `{token}`: expected only `a`–`z`, `0`–`9` and `_`"
         ));
     }
     let kind = PrecisionKind::from_str(kind, false).map_err(|_| expected())?;

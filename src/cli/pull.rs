@@ -16,10 +16,10 @@ use crate::remote::pull::{self, Progress, Pulled, Step, Wish};
 use crate::remote::{Address, RemoteError};
 use crate::validate::{self, Options};
 
-/// Commands that fetch.
+/// Commands that download packages.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Fetch a package from a server or a hub: in parallel, resumed, verified, then validated
+    /// Download a package from a server or a hub, resuming, verifying and validating it
     Pull(Args),
 }
 
@@ -27,39 +27,41 @@ pub(super) enum Command {
 #[derive(Debug, clap::Args)]
 #[command(after_help = super::exit::HELP)]
 pub(super) struct Args {
-    /// What to fetch: https://…, or hf:OWNER/REPOSITORY, with @REVISION and /PATH behind it if wanted
+    /// Source of the package: https://…, or hf:OWNER/REPOSITORY, optionally followed by @REVISION
+    /// and /PATH
     #[arg(value_name = "SOURCE")]
     source: String,
 
-    /// Where to: a directory, made if it is not there. What an earlier run began is gone on with
+    /// Destination directory, created if missing. An interrupted download there is resumed
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 
-    /// Only packages for this backend; may be given several times
+    /// Download only packages for this backend; may be given several times
     #[arg(long = "backend", value_name = "NAME", value_parser = backend)]
     backends: Vec<Backend>,
 
-    /// Only variants of this precision; may be given several times
+    /// Download only variants of this precision; may be given several times
     #[arg(long = "precision", value_name = "TOKEN")]
     precisions: Vec<String>,
 
-    /// Overwrite files that differ from the source's
+    /// Overwrite local files that differ from the source
     #[arg(long)]
     force: bool,
 
-    /// Also hold files to the SHA-256 sums in this file. A file SHA256SUMS of the source counts anyway
+    /// Also verify files against the SHA-256 sums in this file. A SHA256SUMS file of the source is
+    /// always used
     #[arg(long, value_name = "FILE")]
     checksum: Option<PathBuf>,
 
-    /// Don't validate what was fetched
+    /// Don't validate the downloaded packages
     #[arg(long)]
     no_validate: bool,
 
-    /// Files fetched at once
+    /// Number of files to download in parallel
     #[arg(long, short, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]
     jobs: u8,
 
-    /// No progress and no summary
+    /// Print no progress bar and no summary
     #[arg(long, short)]
     quiet: bool,
 
@@ -107,7 +109,7 @@ fn fetch(args: &Args, address: &Address) -> Result<Pulled, RemoteError> {
     })
 }
 
-/// Fetches with a bar on standard error, if that is a terminal and somebody wants it.
+/// Downloads with a progress bar on standard error if `is_wanted` and standard error is a terminal.
 pub(super) fn with_bar<T>(is_wanted: bool, fetch: impl FnOnce(Progress<'_>) -> T) -> T {
     let bar = if is_wanted && std::io::stderr().is_terminal() {
         progress_bar()
@@ -115,7 +117,7 @@ pub(super) fn with_bar<T>(is_wanted: bool, fetch: impl FnOnce(Progress<'_>) -> T
         ProgressBar::hidden()
     };
     let fetched = fetch(&|step: Step| match step {
-        // A source that changed meanwhile is planned more than once.
+        // A source that changes during the download is planned more than once.
         Step::Planned(bytes) => bar.set_length(bar.position() + bytes),
         Step::Came(bytes) => bar.inc(bytes),
         Step::Lost(bytes) => bar.inc_length(bytes),
@@ -126,7 +128,7 @@ pub(super) fn with_bar<T>(is_wanted: bool, fetch: impl FnOnce(Progress<'_>) -> T
 
 fn summary(args: &Args, pulled: &Pulled) -> String {
     let mut text = format!(
-        "{}: {} files fetched ({} bytes), {} there already\n",
+        "{}: {} files downloaded ({} bytes), {} already present\n",
         args.directory.display(),
         pulled.fetched,
         pulled.bytes,
@@ -134,12 +136,12 @@ fn summary(args: &Args, pulled: &Pulled) -> String {
     );
     let variants: usize = pulled.left_out.iter().map(|(_, places)| places.len()).sum();
     if variants > 0 {
-        let _ = writeln!(text, "variants of other precisions left out: {variants}");
+        let _ = writeln!(text, "variants of other precisions skipped: {variants}");
     }
     text
 }
 
-/// Validates the directory; what is missing because it was not wanted is no finding.
+/// Validates the directory. Files that the filters left out are not reported as missing.
 fn check(args: &Args, pulled: &Pulled) -> Result<Exit, Failure> {
     let options = Options {
         paths: vec![args.directory.clone()],
@@ -182,11 +184,11 @@ fn check(args: &Args, pulled: &Pulled) -> Result<Exit, Failure> {
     })
 }
 
-/// A backend by its name, or which there are.
+/// Parses the name of a backend. The error lists all names.
 pub(super) fn backend(text: &str) -> Result<Backend, String> {
     Backend::from_name(text).ok_or_else(|| {
         let names: Vec<&str> = Backend::ALL.iter().map(|backend| backend.name()).collect();
-        format!("no backend; there are {}", names.join(", "))
+        format!("unknown backend: expected one of {}", names.join(", "))
     })
 }
 

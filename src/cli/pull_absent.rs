@@ -1,12 +1,13 @@
-//! `pkgtool pull`, in a build that asks no servers: none.
+//! Replaces `pkgtool pull` in builds without the feature `remote`: the command does not exist
+//! there.
 
 use super::exit::{Exit, Failure};
 
-/// No command.
+/// Has no commands.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {}
 
-/// Runs none of them.
+/// Never called, since the type has no values.
 pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
     match *command {}
 }

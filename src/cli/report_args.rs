@@ -1,4 +1,4 @@
-//! Reports of findings: their formats on the command line, and writing them to files.
+//! Output formats of finding reports, and writing reports to files.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,7 +13,7 @@ use crate::diagnostic::Report;
 use crate::diagnostic::render::{Format, Style};
 use crate::package::Roots;
 
-/// A format of reports.
+/// A report format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum FormatArg {
     /// Source snippets with the offending text underlined
@@ -26,20 +26,21 @@ pub(super) enum FormatArg {
     Github,
     /// JUnit XML
     Junit,
-    /// One finding a line: path:line:column: severity code message
+    /// One finding per line: path:line:column: severity code message
     Concise,
-    /// Every finding, put together by its cause
+    /// Findings grouped by their cause
     Grouped,
-    /// GitLab's Code Quality report
+    /// GitLab Code Quality report
     Gitlab,
-    /// Reviewdog's diagnostic format, with fixes as suggestions
+    /// Reviewdog Diagnostic Format, with fixes as suggestions
     Rdjson,
 }
 
 /// The file name that means standard output.
 const STDOUT: &str = "-";
 
-/// Whether a report takes standard output, so that nothing else may be written there. Only one may.
+/// Returns whether a report goes to standard output, so that nothing else may be written there. At
+/// most one report may.
 pub(super) fn take_stdout(targets: &[(FormatArg, PathBuf)]) -> Result<bool, Failure> {
     let count = targets
         .iter()
@@ -52,8 +53,8 @@ pub(super) fn take_stdout(targets: &[(FormatArg, PathBuf)]) -> Result<bool, Fail
     Ok(count == 1)
 }
 
-/// The paths of a report as machines want them: relative to `root` if one is given, else to the
-/// checkout that a file lies in.
+/// Returns the paths that machine-readable reports show: relative to `root` if it is given,
+/// otherwise to the root of the checkout that contains the file.
 pub(super) fn machine_paths(report: &Report, root: Option<&Path>) -> BTreeMap<String, String> {
     let roots = Roots::new();
     let root = root.map(|root| roots.absolute(root));
@@ -63,7 +64,7 @@ pub(super) fn machine_paths(report: &Report, root: Option<&Path>) -> BTreeMap<St
         .map(|one| one.source.path.as_str());
     let mut paths = BTreeMap::new();
     for shown in report.files.iter().map(String::as_str).chain(sources) {
-        // An address is what it is.
+        // Addresses are kept unchanged.
         if paths.contains_key(shown) || shown.contains("://") || shown.starts_with("hf:") {
             continue;
         }
@@ -106,7 +107,8 @@ pub(super) fn write(
 }
 
 impl FormatArg {
-    /// Whether paths are shown as they were named: to people, and in the tool's own JSON.
+    /// Returns whether paths are shown as the user wrote them: in formats for people, and in the
+    /// tool's own JSON.
     pub(super) fn keeps_paths(self) -> bool {
         matches!(
             self,
@@ -114,7 +116,7 @@ impl FormatArg {
         )
     }
 
-    /// The renderer.
+    /// Returns the renderer of this format.
     pub(super) fn format(self) -> Format {
         match self {
             Self::Human => Format::Human,
@@ -130,14 +132,14 @@ impl FormatArg {
     }
 }
 
-/// `FORMAT=FILE`.
+/// Parses `FORMAT=FILE`.
 pub(super) fn parse(text: &str) -> Result<(FormatArg, PathBuf), String> {
     let (format, path) = text
         .split_once('=')
         .ok_or("expected FORMAT=FILE, for example sarif=findings.sarif")?;
     let format = FormatArg::from_str(format, false).map_err(|_| {
         let known = Format::ALL.map(Format::name).join(", ");
-        format!("unknown format `{format}`; one of {known}")
+        format!("unknown format `{format}`: expected one of {known}")
     })?;
     if path.is_empty() {
         return Err("expected a file name after `=`".to_owned());

@@ -15,11 +15,11 @@ use crate::validate;
 /// Arguments of `pkgtool rules`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The settings are those for files in the working directory. A Markdown table and the page say what \
-                  rules are without any."
+    after_help = "The settings are those for files in the working directory. The formats `markdown` and `page` \
+                  ignore settings."
 )]
 pub(super) struct Args {
-    /// How to print the list
+    /// Output format
     #[arg(long, value_enum, default_value_t = ListFormat::Table)]
     format: ListFormat,
 
@@ -29,13 +29,13 @@ pub(super) struct Args {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ListFormat {
-    /// Columns
+    /// Aligned columns
     Table,
     /// A Markdown table
     Markdown,
     /// JSON
     Json,
-    /// A Markdown page with what `explain` says of each
+    /// A Markdown page with the output of `explain` for each rule
     Page,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         let plural = if wrong == 1 { "" } else { "s" };
         let file = settings.map_or("", file_of);
         output::note(&format!(
-            "{file} has {wrong} error{plural}; `pkgtool validate {file}` tells them"
+            "{file} has {wrong} error{plural}; run `pkgtool validate {file}` to show them"
         ));
     }
     Ok(Exit::Clean)
@@ -80,18 +80,19 @@ fn table(rules: &[&RuleMeta]) -> String {
     lines.collect()
 }
 
-/// The same with the severity in force before the rule's own, and at the end the setting that makes the difference.
+/// Returns the table with the severity in force before the default one, and with the setting that
+/// caused the difference at the end.
 fn table_under(settings: &Settings, rules: &[&RuleMeta]) -> String {
     let width = rules.iter().map(|rule| rule.name.len()).max().unwrap_or(0);
     let file = file_of(settings);
     let mut text = format!(
-        "# {file}: code, severity in force, by default, fix, rule, and why it has another\n"
+        "# {file}: code, severity in force, default severity, fix, rule, reason for the difference\n"
     );
     for rule in rules {
         let (level, cause) = settings.in_force(rule);
         let cause = cause.map(|cause| match cause {
-            Cause::Select => "`select` names others".to_owned(),
-            Cause::Ignore(one) => format!("`ignore` has `{}`", one.text()),
+            Cause::Select => "not in `select`".to_owned(),
+            Cause::Ignore(one) => format!("`ignore` lists `{}`", one.text()),
             Cause::Severity(one) => {
                 format!("`severity` has `{} = \"{}\"`", one.text(), level.name())
             }
@@ -117,7 +118,7 @@ fn table_under(settings: &Settings, rules: &[&RuleMeta]) -> String {
     text
 }
 
-/// The file that settings stand in, as reports show it.
+/// Returns the path of the settings file as reports show it.
 fn file_of(settings: &Settings) -> &str {
     let nested = settings.tightened_by.last().map(String::as_str);
     let file = || Some(settings.file.as_ref()?.1.path.as_str());
@@ -142,7 +143,7 @@ fn markdown(rules: &[&RuleMeta]) -> String {
     })
 }
 
-/// `safe` or `unsafe`, the boldest fix of a rule's findings.
+/// Returns the least safe applicability of the rule's fixes: `safe` or `unsafe`.
 fn fix(rule: &RuleMeta) -> Option<&'static str> {
     rule.fix.map(Applicability::name)
 }
@@ -176,7 +177,8 @@ fn json(rules: &[&RuleMeta], settings: Option<&Settings>) -> String {
     )
 }
 
-/// Each rule under a heading of its code alone, so that the code is the heading's anchor.
+/// Renders a page with one section per rule. Each heading is the code alone, so that the code is
+/// its anchor.
 fn page(rules: &[&RuleMeta]) -> String {
     let mut page = "# Rules\n\nThe output of `pkgtool rules --format page`.\n".to_owned();
     for rule in rules {
@@ -201,11 +203,11 @@ fn page(rules: &[&RuleMeta]) -> String {
         page.push_str(&lines.join("\n"));
         page.push('\n');
     }
-    // Sections end with an empty line, and begin with one.
+    // Sections begin and end with an empty line.
     page.replace("\n\n\n", "\n\n")
 }
 
-/// Where the page is to be read: in the repository that the package says it comes from, if it says one.
+/// Returns the URL of the page of rules in the repository that Cargo.toml names, if any.
 pub(super) fn page_url() -> Option<String> {
     page_in(env!("CARGO_PKG_REPOSITORY"))
 }

@@ -11,7 +11,7 @@ use crate::validate;
 /// Arguments of `pkgtool schema`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// What to print
+    /// Document to print
     #[arg(value_enum)]
     what: What,
 }
@@ -22,9 +22,9 @@ enum What {
     Config,
     /// The JSON Schema of precision lists
     Precisions,
-    /// The precision list that is built in
+    /// The built-in precision list
     PrecisionList,
-    /// The JSON Schema of a project's settings, pkgtool.toml
+    /// The JSON Schema of project settings (pkgtool.toml)
     Settings,
 }
 

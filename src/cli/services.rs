@@ -1,20 +1,20 @@
-//! The commands around the gateway: to serve, to train, to ask, to let in.
+//! The commands that run, train, call and manage a gateway.
 
 use super::exit::{Exit, Failure};
 use super::{admin, directory, remote, serve, train};
 
-/// `serve`, `train`, `services`, `predict`, `task`, `accounts`, `keys`, `admin`.
+/// The commands `serve`, `train`, `services`, `predict`, `task`, `accounts`, `keys` and `admin`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Serve packages: a gateway with synchronous and asynchronous predict
+    /// Serve packages over HTTP, with synchronous and asynchronous predict
     Serve(serve::Args),
-    /// Train a classifier on the vectors of a package's model
+    /// Train a classifier on the embeddings of a package's model
     Train(train::Args),
     #[command(flatten)]
     Remote(remote::Command),
     #[command(flatten)]
     Directory(directory::Command),
-    /// Look after a gateway's data: status, purge, backup
+    /// Manage a gateway's data: status, purge, backup
     #[command(subcommand)]
     Admin(admin::Command),
 }

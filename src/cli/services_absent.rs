@@ -1,12 +1,12 @@
-//! The commands around the gateway, in a build without it: none.
+//! Replaces the gateway's commands in builds without the gateway: they do not exist there.
 
 use super::exit::{Exit, Failure};
 
-/// No command.
+/// Has no commands.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {}
 
-/// Runs none of them.
+/// Never called, since the type has no values.
 pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
     match *command {}
 }

@@ -1,4 +1,4 @@
-//! `pkgtool train`: the gateway's training, without a gateway.
+//! `pkgtool train`: trains a classifier as the gateway does, without a running gateway.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -18,49 +18,50 @@ use crate::service::{Catalog, CatalogOptions, Device, PackageDirectory, ServiceS
 use crate::train::dataset::{Bounds, Summary, check};
 use crate::train::{FitOptions, Progress, Training};
 
-/// The file that shows that a package was made by training.
+/// Name of the file that marks a package as made by training.
 const MADE: &str = "training.json";
 
-/// Whose services they are for the time of a training.
+/// Account that owns the services during a local training.
 const LOCAL_USER: AccountId = AccountId(0);
 
 /// Arguments of `pkgtool train`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(super) struct Args {
-    /// Package of a model that embeds texts or pictures
+    /// Package of a model that embeds texts or images
     #[arg(value_name = "BASE")]
     base: PathBuf,
 
-    /// JSON lines of {"text": …, "label": …}, or of `image_base64` and `label`, or CSV with such columns
+    /// Dataset: JSON lines of {"text": …, "label": …}, or with `image_base64` and `label`, or a CSV
+    /// file with these columns
     #[arg(value_name = "DATASET")]
     dataset: PathBuf,
 
-    /// Name of the result: letters a to z, digits and `_`
+    /// Name of the trained package: letters a to z, digits and `_`
     #[arg(long, value_name = "NAME")]
     name: String,
 
-    /// Directory of the result; one that training made before is replaced [default: NAME]
+    /// Output directory. An earlier result of training there is replaced [default: NAME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// Training configuration: an object with `l2`, `max_iterations`, `tolerance`, `validation_fraction`, `seed`,
-    /// `class_weights`, `truncate`, `backend`, `precision`
+    /// Training configuration: a JSON object with `l2`, `max_iterations`, `tolerance`,
+    /// `validation_fraction`, `seed`, `class_weights`, `truncate`, `backend`, `precision`
     #[arg(long, value_name = "JSON", default_value = "{}")]
     config: String,
 
-    /// Print how well the result does as JSON
+    /// Print the metrics of the result as JSON
     #[arg(long)]
     json: bool,
 
-    /// ONNX Runtime's library; looked for otherwise
+    /// Path of the ONNX Runtime library [default: search for it]
     #[arg(long, value_name = "FILE")]
     ort_lib: Option<PathBuf>,
 }
 
 const HELP: &str = "\
-What is fitted is multinomial logistic regression on the model's vectors. The result is a package with the
-components `encoder` and `head` and the capability `classification`; `pkgtool serve` serves it.
+Fits a multinomial logistic regression to the model's embeddings. The result is a package with the
+components `encoder` and `head` and the capability `classification`, ready for `pkgtool serve`.
 
 Examples:
   pkgtool train packages-examples/hush-sentence tickets.jsonl --name tickets
@@ -71,7 +72,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     let is_token = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     if args.name.is_empty() || !args.name.chars().all(is_token) {
-        let message = "--name takes letters a to z, digits and `_`, as model tokens have them";
+        let message = "invalid --name: expected letters a to z, digits and `_`, as in model tokens";
         return Err(Failure::Other(message.to_owned()));
     }
     let options = FitOptions::read_text(&args.config);
@@ -91,7 +92,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| other(&format_args!("no runtime can be started: {error}")))?;
+        .map_err(|error| other(&format_args!("cannot start the async runtime: {error}")))?;
     let metrics = runtime.block_on(train(args, &options, &summary, bounds, &place))?;
     if args.json {
         output::print(&format!("{metrics:#}\n"))?;
@@ -138,12 +139,12 @@ async fn train(
 fn open(dataset: &Path) -> Result<File, Failure> {
     let shown = dataset.display();
     File::open(dataset).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Failure::Nothing(format!("{shown}: there is no such file")),
+        std::io::ErrorKind::NotFound => Failure::Nothing(format!("{shown}: no such file")),
         _ => Failure::Other(format!("{shown}: {error}")),
     })
 }
 
-/// Nothing is replaced that training did not make.
+/// Fails if the output directory exists and was not made by training.
 fn require_place(place: &Path) -> Result<(), Failure> {
     let is_free = match fs::read_dir(place) {
         Ok(mut entries) => entries.next().is_none() || place.join(MADE).is_file(),
@@ -154,11 +155,11 @@ fn require_place(place: &Path) -> Result<(), Failure> {
     }
     let shown = place.display();
     let message =
-        format!("{shown}: is there, and was not made by training; name another with --out");
+        format!("{shown}: already exists and was not made by training; choose another directory with --out");
     Err(Failure::Other(message))
 }
 
-/// Where a package is made before it has its place.
+/// Returns the temporary path where the package is built before it is moved to `place`.
 fn aside(place: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(place.file_name().unwrap_or_default());
@@ -166,16 +167,16 @@ fn aside(place: &Path) -> PathBuf {
     place.with_file_name(name)
 }
 
-/// The services of the package.
+/// Returns the services of the base package.
 fn catalog(args: &Args) -> Result<Arc<Catalog>, Failure> {
     if !args.base.is_dir() {
         let shown = args.base.display();
         return Err(Failure::Nothing(format!(
-            "{shown}: there is no such directory"
+            "{shown}: no such directory"
         )));
     }
     let program = std::env::current_exe()
-        .map_err(|error| Failure::Other(format!("the pkgtool binary cannot be found: {error}")))?;
+        .map_err(|error| Failure::Other(format!("cannot find the pkgtool binary: {error}")))?;
     let budget = Machine::this().memory_bytes / 2;
     let directory = PackageDirectory {
         path: args.base.clone(),
@@ -193,7 +194,7 @@ fn catalog(args: &Args) -> Result<Arc<Catalog>, Failure> {
     catalog.map_err(Failure::Other)
 }
 
-/// The one service that can be trained.
+/// Returns the only trainable service of the catalog.
 fn base(catalog: &Catalog, args: &Args) -> Result<Arc<Device>, Failure> {
     let shown = args.base.display();
     if let Some(unserved) = catalog.unserved().first() {
@@ -206,18 +207,18 @@ fn base(catalog: &Catalog, args: &Args) -> Result<Arc<Device>, Failure> {
     match (trainable.next(), trainable.next()) {
         (Some(device), None) => Ok(Arc::clone(device)),
         (None, _) if all.is_empty() => {
-            Err(Failure::Nothing(format!("{shown}: there is no package")))
+            Err(Failure::Nothing(format!("{shown}: no package found")))
         }
         (None, _) => Err(Failure::Other(format!(
-            "{shown}: cannot be trained on: no model in it embeds texts or pictures"
+            "{shown}: not trainable: no model in it embeds texts or images"
         ))),
         (Some(_), Some(_)) => Err(Failure::Other(format!(
-            "{shown}: holds several packages that can be trained on; name one of them"
+            "{shown}: several trainable packages: give the directory of one of them"
         ))),
     }
 }
 
-/// A bar that follows a training, where somebody sees it.
+/// Shows a progress bar of the training if standard error is a terminal.
 fn show(progress: &Arc<Progress>) -> ProgressBar {
     let bar = ProgressBar::new(100);
     if let Ok(style) = ProgressStyle::with_template("training {bar:40} {pos}%") {
@@ -233,7 +234,7 @@ fn show(progress: &Arc<Progress>) -> ProgressBar {
     bar
 }
 
-/// What came of it.
+/// Formats the result of the training for people.
 fn told(args: &Args, metrics: &Value, place: &Path) -> String {
     let mut text = String::new();
     let number = |key: &str| metrics[key].as_u64().unwrap_or(0);
@@ -241,7 +242,7 @@ fn told(args: &Args, metrics: &Value, place: &Path) -> String {
     let none = json!([]);
     let labels = validation.get("labels").unwrap_or(&none);
     let labels = labels.as_array().map_or(&[][..], Vec::as_slice);
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(
         text,
         "trained `{}` on {} rows, vectors of {} numbers",
@@ -253,7 +254,7 @@ fn told(args: &Args, metrics: &Value, place: &Path) -> String {
         let part = |value: &Value| value.as_f64().unwrap_or(0.0);
         let _ = writeln!(
             text,
-            "on {} rows that were kept from it: accuracy {:.3}, macro F1 {:.3}",
+            "validation on {} held-out rows: accuracy {:.3}, macro F1 {:.3}",
             number("validation_rows"),
             part(&validation["accuracy"]),
             part(&validation["macro_f1"]),
@@ -280,7 +281,7 @@ fn told(args: &Args, metrics: &Value, place: &Path) -> String {
     if metrics["compared"].as_u64().unwrap_or(0) > 0 {
         let _ = writeln!(
             text,
-            "chosen by these rows: `l2` {}, `class_weights` {}",
+            "selected by validation: `l2` {}, `class_weights` {}",
             metrics["l2"], metrics["class_weights"],
         );
     }
@@ -290,9 +291,9 @@ fn told(args: &Args, metrics: &Value, place: &Path) -> String {
     if metrics["converged"] == json!(false) {
         let _ = writeln!(
             text,
-            "the weights had not settled after as many iterations as may be made (`max_iterations`)"
+            "training did not converge within `max_iterations`"
         );
     }
-    let _ = writeln!(text, "the package is in {}", place.display());
+    let _ = writeln!(text, "package written to {}", place.display());
     text
 }

@@ -1,4 +1,4 @@
-//! Why the gateway did not do what it was asked.
+//! Errors of requests to a gateway.
 
 use std::time::Duration;
 
@@ -9,37 +9,37 @@ use serde::Deserialize;
 /// A failed request.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ClientError {
-    /// The request makes no sense.
+    /// The request is invalid; nothing was sent.
     #[error("{0}")]
     Usage(String),
-    /// There is no answer.
+    /// The gateway did not answer.
     #[error("{url}: {reason}")]
     Unreachable {
         /// The gateway.
         url: String,
         /// Why.
         reason: String,
-        /// Whether the request was certainly not seen.
+        /// Is `true` if the gateway certainly did not see the request.
         unsent: bool,
     },
-    /// The gateway, or the service behind it, refused.
+    /// The gateway, or the service behind it, rejected the request.
     #[error("{}", refused(*.status, .code.as_deref(), .message, .request_id.as_deref()))]
     Refused {
         /// HTTP status.
         status: u16,
         /// The error's code.
         code: Option<String>,
-        /// In words.
+        /// The message for people.
         message: String,
-        /// The request's id, for the gateway's log.
+        /// The request ID, for finding the request in the gateway's log.
         request_id: Option<String>,
-        /// After which time it may be tried again; `None` if the gateway does not say.
+        /// Time to wait before a retry; `None` if the gateway does not state it.
         retry_after: Option<Duration>,
-        /// Whether the gateway says that trying again is of no use.
+        /// Is `true` if the gateway states that retrying is useless.
         final_: bool,
     },
-    /// The answer is none that a gateway gives.
-    #[error("the gateway answered something else: {0}")]
+    /// The response is not that of a gateway.
+    #[error("unexpected response of the gateway: {0}")]
     Protocol(String),
 }
 
@@ -66,7 +66,7 @@ impl ClientError {
             source = cause.source();
         }
         if error.is_connect() {
-            reason = format!("no gateway answers there ({reason}); is `pkgtool serve` running?");
+            reason = format!("no gateway answers at this address ({reason}); is `pkgtool serve` running?");
         }
         Self::Unreachable {
             url: url.to_string(),

@@ -1,7 +1,8 @@
-//! The gateway's client: every operation that the command line needs, with retries.
+//! A client of the gateway's HTTP API: every operation that the command line needs, with retries.
 //!
-//! Invariant: what may have been accepted is not sent again, unless the server can tell that it is the
-//! same. Knows nothing of this crate's server; any gateway of the specification will do.
+//! Invariant: a request that may have been accepted is sent again only if the server can recognise
+//! the repetition. The client works with any gateway of the specification and knows nothing of this
+//! crate's server.
 
 mod error;
 mod retry;
@@ -16,23 +17,23 @@ use serde::{Deserialize, Serialize};
 pub use error::ClientError;
 use retry::{Safe, Tries};
 
-/// The header with the key.
+/// The header with the API key.
 const API_KEY: HeaderName = HeaderName::from_static("mlp-api-key");
 
-/// Where a waiting task stands; not every gateway tells.
+/// The header with a waiting task's place in the queue; some gateways omit it.
 const QUEUE_POSITION: &str = "x-queue-position";
 
-/// Makes a repeated request recognizable; gateways that do not know it ignore it.
+/// Makes a repeated request recognisable; gateways without support ignore it.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// How long one question for a status may be held, where the gateway does that, in seconds.
+/// How long the gateway may delay the answer to one status request (long polling), in seconds.
 const HOLD: u64 = 20;
 
-/// Pauses between two questions, where it does not.
+/// Shortest and longest pause between status requests, for gateways without long polling.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// A gateway, and the key to it.
+/// A gateway, and the API key for it.
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
@@ -40,7 +41,7 @@ pub struct Client {
     key: Option<HeaderValue>,
 }
 
-/// A service, as its path names it.
+/// A service, as URL paths name it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceName {
     /// The account that owns it.
@@ -55,10 +56,10 @@ pub struct ServiceName {
 pub struct ServiceState {
     /// Its name.
     pub model_name: String,
-    /// Whether requests are answered. A gateway that does not tell lists only what it runs.
+    /// Is `true` if the service answers requests. Gateways that omit it list only active services.
     #[serde(default = "active")]
     pub is_active: bool,
-    /// Why not, where the gateway tells.
+    /// Reason for being inactive, if the gateway states it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inactive_reason: Option<String>,
 }
@@ -70,11 +71,11 @@ fn active() -> bool {
 /// A predict request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Predict {
-    /// The predict data.
+    /// The data to predict from.
     pub body: Bytes,
-    /// Predict config, JSON text.
+    /// Predict config, as JSON text.
     pub config: Option<String>,
-    /// A stored config, by its id.
+    /// The ID of a stored config.
     pub config_id: Option<i64>,
     /// The data type.
     pub data_type: Option<String>,
@@ -94,7 +95,7 @@ pub struct TaskStatus {
     pub created_at: i64,
     /// Unix timestamp in milliseconds.
     pub completed_at: Option<i64>,
-    /// Its place in its account's queue, from 1, where the gateway tells.
+    /// Its place in its account's queue, from 1, if the gateway states it.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     pub queue_position: Option<u64>,
 }
@@ -102,7 +103,7 @@ pub struct TaskStatus {
 /// A task's result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TaskResult {
-    /// There is none yet.
+    /// The task has not ended.
     Pending,
     /// The service's answer.
     Ready(Bytes),
@@ -116,30 +117,30 @@ struct Reply {
 }
 
 impl TaskStatus {
-    /// Whether nothing comes after it.
+    /// Returns `true` if the state is final.
     pub fn is_final(&self) -> bool {
         matches!(self.status.as_str(), "COMPLETED" | "CANCELED")
     }
 }
 
 impl Client {
-    /// A client of the gateway at this address.
+    /// Creates a client of the gateway at this address.
     pub fn new(url: &str, key: Option<&str>) -> Result<Self, ClientError> {
         let wrong = |reason: String| ClientError::Usage(format!("`{url}`: {reason}"));
         let base = Url::parse(url).map_err(|error| wrong(error.to_string()))?;
         if !matches!(base.scheme(), "http" | "https") || base.cannot_be_a_base() {
             return Err(wrong(
-                "a gateway's address is http:// or https://".to_owned(),
+                "expected a gateway address with http:// or https://".to_owned(),
             ));
         }
         let secret = |key: &str| {
             let mut value = HeaderValue::from_str(key.trim()).map_err(|_| {
-                ClientError::Usage("the API key has characters that no key has".to_owned())
+                ClientError::Usage("the API key contains invalid characters".to_owned())
             })?;
             value.set_sensitive(true);
             Ok(value)
         };
-        // Another part of the process may have installed one: any does.
+        // Another part of the process may have installed a provider; any provider will do.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder()
             .connect_timeout(Duration::from_secs(10))
@@ -153,7 +154,7 @@ impl Client {
         })
     }
 
-    /// Synchronous predict: the service's answer.
+    /// Sends a synchronous predict request and returns the service's answer.
     pub async fn predict(
         &self,
         service: &ServiceName,
@@ -164,7 +165,7 @@ impl Client {
         Ok(reply.body)
     }
 
-    /// Creates a task and gives its id.
+    /// Creates a task and returns its ID.
     pub async fn create(
         &self,
         service: &ServiceName,
@@ -178,7 +179,8 @@ impl Client {
         parse(&reply.body, "a task id")
     }
 
-    /// A task's state; with `hold`, asked so that the gateway may wait for its end before it answers.
+    /// Returns a task's state. With `hold`, the gateway may wait for the task's end before it
+    /// answers.
     pub async fn status(
         &self,
         account: &str,
@@ -199,10 +201,11 @@ impl Client {
         Ok(status)
     }
 
-    /// A task's result. A failed task's error is an error here.
+    /// Returns a task's result. The error of a failed task is returned as an error.
     pub async fn result(&self, account: &str, task: &str) -> Result<TaskResult, ClientError> {
         let call = self.task_call(Method::GET, account, &[task, "response"])?;
-        // A stored failure has the status that the service gave: asking again gives the same.
+        // A stored failure has the status that the service returned, so a retry would return the
+        // same.
         let reply = self.send(&call, Safe::IfUnreachable).await?;
         Ok(if reply.status == StatusCode::NO_CONTENT {
             TaskResult::Pending
@@ -218,14 +221,14 @@ impl Client {
         Ok(())
     }
 
-    /// Deletes a task that has ended. Not every gateway has this.
+    /// Deletes a task that has ended. Some gateways lack this operation.
     pub async fn delete(&self, account: &str, task: &str) -> Result<(), ClientError> {
         let call = self.task_call(Method::DELETE, account, &[task])?;
         self.send(&call, Safe::Always).await?;
         Ok(())
     }
 
-    /// An account's tasks, the newest first. Not every gateway has this.
+    /// Lists an account's tasks, the newest first. Some gateways lack this operation.
     pub async fn list(
         &self,
         account: &str,
@@ -241,7 +244,7 @@ impl Client {
         parse(&reply.body, "a list of tasks")
     }
 
-    /// Waits for a task's end, and tells of its state on the way.
+    /// Waits for a task's end and calls `progress` with each state on the way.
     pub async fn wait(
         &self,
         account: &str,
@@ -249,7 +252,7 @@ impl Client {
         mut progress: impl FnMut(&TaskStatus),
     ) -> Result<TaskStatus, ClientError> {
         let mut pause = FIRST_PAUSE;
-        // The first question is answered at once: its state is shown.
+        // The first request is answered at once, so that its state can be shown.
         let mut hold = false;
         loop {
             let asked = Instant::now();
@@ -258,7 +261,7 @@ impl Client {
             if status.is_final() {
                 return Ok(status);
             }
-            // A gateway that held the question needs no pause after it.
+            // After a long poll no pause is needed.
             if hold && asked.elapsed() < Duration::from_secs(HOLD) / 2 {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
@@ -267,7 +270,7 @@ impl Client {
         }
     }
 
-    /// The services of an account that the key may use. Not every gateway has this.
+    /// Lists the services of an account that the key may use. Some gateways lack this operation.
     pub async fn services(&self, account: &str) -> Result<Vec<ServiceState>, ClientError> {
         let call = self.call(Method::GET, &["account", account, "model"])?;
         let reply = self.send(&call, Safe::Always).await?;
@@ -299,13 +302,13 @@ impl Client {
             return Ok(call);
         };
         if request.config_id.is_some() {
-            let message = "give a config or the id of a stored one, not both";
+            let message = "conflicting options: give either a config or the ID of a stored config";
             return Err(ClientError::Usage(message.to_owned()));
         }
         path.push("predict-with-config-v2");
         let mut call = self.call(Method::POST, &path)?;
         let data = std::str::from_utf8(&request.body)
-            .map_err(|error| ClientError::Usage(format!("the data is no text: {error}")))?;
+            .map_err(|error| ClientError::Usage(format!("the data is not UTF-8 text: {error}")))?;
         let body = serde_json::json!({
             "data": data, "config": config, "dataType": request.data_type
         });
@@ -321,7 +324,7 @@ impl Client {
 
     fn call(&self, method: Method, path: &[&str]) -> Result<Call, ClientError> {
         let mut url = self.base.clone();
-        let no_base = || ClientError::Usage(format!("`{}` can be no base", self.base));
+        let no_base = || ClientError::Usage(format!("`{}` cannot be a base address", self.base));
         url.path_segments_mut()
             .map_err(|()| no_base())?
             .pop_if_empty()
@@ -335,7 +338,7 @@ impl Client {
         })
     }
 
-    /// Sends a call until it succeeds, or fails in a way that trying again cannot mend.
+    /// Sends a call, with retries, until it succeeds or fails in a way that a retry cannot fix.
     async fn send(&self, call: &Call, safe: Safe) -> Result<Reply, ClientError> {
         let safe = if call.headers.contains_key(IDEMPOTENCY_KEY) {
             Safe::Always
@@ -395,6 +398,6 @@ struct Call {
 fn parse<T: serde::de::DeserializeOwned>(body: &[u8], what: &str) -> Result<T, ClientError> {
     serde_json::from_slice(body).map_err(|error| {
         let start: String = String::from_utf8_lossy(body).chars().take(200).collect();
-        ClientError::Protocol(format!("expected {what}, found `{start}` ({error})"))
+        ClientError::Protocol(format!("expected {what}, got `{start}` ({error})"))
     })
 }

@@ -1,30 +1,30 @@
-//! Which failures are tried again, and after which pause.
+//! The retry policy of the client: the failures that are retried, and the pauses between attempts.
 
 use std::time::Duration;
 
 use super::ClientError;
 
-/// How often a request is sent, at most.
+/// Maximum number of attempts per request.
 const TRIES: u32 = 5;
 
-/// The first pause; each is twice the one before, and a part of it is left to chance.
+/// The first pause. Each pause is twice the previous one, with a random part.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
-/// A longer wait is the user's decision.
+/// Longest automatic pause. The user decides about longer waits.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// When a request may be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Safe {
-    /// Always: a second time does nothing that the first did not.
+    /// Always: the request is idempotent.
     Always,
-    /// If no answer came: an error that came is the answer.
+    /// If no answer arrived. An error response counts as the answer.
     IfUnreachable,
-    /// If it was certainly not accepted.
+    /// If the request was certainly not accepted.
     BeforeItWasSent,
 }
 
-/// What was tried so far.
+/// The attempts of one request so far.
 #[derive(Debug)]
 pub(super) struct Tries {
     safe: Safe,
@@ -36,7 +36,8 @@ impl Tries {
         Self { safe, made: 0 }
     }
 
-    /// The pause before the next try; `None` if there is none.
+    /// Records a failed attempt. Returns the pause before the next one, or `None` if there must be
+    /// no retry.
     pub(super) fn pause(&mut self, error: &ClientError) -> Option<Duration> {
         self.made += 1;
         if self.made >= TRIES || !self.helps(error) {
@@ -70,7 +71,8 @@ impl Tries {
     }
 }
 
-/// From 0 to 1. Without randomness everybody waits the same time.
+/// Returns a random number from 0 to 1. Without randomness all clients would retry at the same
+/// time.
 fn chance() -> f64 {
     let mut byte = [0];
     let _ = getrandom::fill(&mut byte);

@@ -18,7 +18,8 @@ const PRODUCTS: &[&str] = &[
     "com.microsoft::QLinearConv",
 ];
 
-/// Operators that multiply 8-bit numbers where both sides were converted from them.
+/// Operators that multiply 8-bit numbers if both of their operands are converted from 8-bit
+/// numbers.
 pub(super) const CONVERTED_PRODUCTS: &[&str] = &["Conv", "Gemm", "MatMul"];
 
 /// How an engine adds up products of 8-bit numbers.
@@ -46,12 +47,12 @@ impl ByteSums {
         }
     }
 
-    /// Whether no sum loses anything.
+    /// Returns `true` unless sums can saturate.
     pub fn is_exact(self) -> bool {
         self != Self::Saturating
     }
 
-    /// Whether a model with these ONNX operators multiplies 8-bit numbers.
+    /// Returns `true` if a model with these ONNX operators multiplies 8-bit numbers.
     pub(super) fn are_in<'a>(operators: &(impl Iterator<Item = &'a str> + Clone)) -> bool {
         let has = |names: &[&str]| operators.clone().any(|name| names.contains(&name));
         has(PRODUCTS)
@@ -64,11 +65,11 @@ impl fmt::Display for ByteSums {
         f.write_str(match self {
             Self::Exact => "sums of 8-bit products are exact",
             Self::UnsignedWeights => {
-                "sums of 8-bit products are exact: session.x64quantprecision=1, as there is no VNNI"
+                "sums of 8-bit products are exact: session.x64quantprecision=1, because VNNI is missing"
             }
-            Self::Float32 => "sums of 8-bit products are computed in float32, as there is no VNNI",
+            Self::Float32 => "sums of 8-bit products are computed in float32, because VNNI is missing",
             Self::Saturating => {
-                "sums of 8-bit products saturate at 16 bits: there is no VNNI, and \
+                "sums of 8-bit products saturate at 16 bits: VNNI is missing, and \
                  session.x64quantprecision is off"
             }
         })
@@ -84,7 +85,7 @@ mod tests {
         let has = |names: &[&str]| ByteSums::are_in(&names.iter().copied());
         assert!(has(&["Relu", "QLinearConv"]));
         assert!(has(&["QuantizeLinear", "DequantizeLinear", "MatMul"]));
-        // Only weights are stored in bytes.
+        // Only weights are stored as 8-bit numbers.
         assert!(!has(&["DequantizeLinear", "MatMul"]));
         assert!(!has(&["QuantizeLinear", "DequantizeLinear", "Relu"]));
         assert!(!has(&["MatMul"]));

@@ -1,114 +1,116 @@
-//! What of a method's inputs and outputs stays with its session: outputs that are the inputs of the next
-//! run, such as a cache of keys and values, and positions of outputs that nobody wants.
+//! Carried state: outputs of a method that become inputs of its next run, such as a KV cache, and
+//! outputs of which only the last position is returned.
 //!
-//! Invariant: knows places and sizes, no engine. What is named here is held against the signature before
-//! a model is loaded with it.
+//! [`Carrying`] describes this by positions in a method's signature. [`Carrying::check`] compares
+//! it with the signature before a model is loaded. Knows no engine.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::Dim;
 use crate::tensor::{Signature, TensorSpec, byte_size};
 
-/// What stays with a session. Inputs and outputs of [`Carrying::states`] are neither given nor taken: the
-/// others keep their order.
+/// The inputs and outputs that stay in a session. Callers neither give nor receive those of
+/// [`Carrying::states`]. The other inputs and outputs keep their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Carrying {
     /// Outputs that are inputs of the next run.
     pub states: Vec<Carried>,
-    /// Outputs of which only the last position along an axis is given.
+    /// Outputs of which only the last position along an axis is returned.
     pub last: Vec<Along>,
     /// The input whose size along an axis is the number of positions that a run adds to the states.
     pub added: Option<Along>,
-    /// The input that tells, for each row, which positions count, [rows, held and added].
+    /// The mask input: it marks, for each row, the positions that count. Its shape is [rows, kept +
+    /// added positions].
     #[serde(default)]
     pub mask: Option<usize>,
-    /// Most positions that the states may come to have, where that is known.
+    /// Maximum number of positions of the states, if known.
     pub most: Option<u64>,
 }
 
 /// An output that is an input of the next run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Carried {
-    /// The input's place in the signature.
+    /// The position of the input in the signature.
     pub input: usize,
-    /// The output's place.
+    /// The position of the output in the signature.
     pub output: usize,
-    /// The axis of both along which positions are; none where it has no positions, as what a recurrence
-    /// keeps. Then it cannot be cut.
+    /// The axis of both along which positions lie. `None` for state without positions, such as that
+    /// of a recurrent operator; such state cannot be cut.
     pub axis: Option<usize>,
-    /// The shape that it begins with. Its elements are zeros then, if it has any.
+    /// The initial shape. Its elements are zeros.
     pub begin: Vec<u64>,
 }
 
 /// An axis of an input or output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Along {
-    /// The place of the input or output in the signature.
+    /// The position of the input or output in the signature.
     pub place: usize,
     /// The axis.
     pub axis: usize,
 }
 
-/// What a run begins with, of what its session keeps from run to run.
+/// The part of a session's kept state from which a run starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Begins {
-    /// Nothing, as the first run did: all that was kept is forgotten.
+    /// The initial state, as in the first run: all kept state is forgotten.
     Anew,
-    /// What the run before has left.
+    /// The state that the previous run left.
     AsLeft,
-    /// The first so many positions of what the run before has left, where positions are told apart.
+    /// This many leading positions of the state that the previous run left. Requires state with
+    /// positions.
     Cut(u64),
-    /// A lane for each row of the run. Only where something is carried, and all of it has positions.
+    /// A lane for each row of the run. Requires carried state, all of it with positions.
     Lanes(Lanes),
 }
 
-/// What a session keeps apart for several, such as conversations: each row of a run goes on in its lane.
-/// Runs that name no lanes are those of lane 0.
+/// Separate states that a session keeps, such as conversations: each row of a run continues its own
+/// lane. Runs without lanes use lane 0.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lanes {
-    /// The lane of each row; each is there once.
+    /// The lane of each row; each lane occurs once.
     pub rows: Vec<Row>,
-    /// Whether all that was kept is forgotten before.
+    /// Forget all kept state first.
     pub anew: bool,
-    /// Lanes that are forgotten: no run will name them again.
+    /// Lanes to forget; no later run names them.
     pub gone: Vec<u32>,
 }
 
-/// What a row goes on with.
+/// A row of a run, and the state that it continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     /// The lane.
     pub lane: u32,
-    /// So many positions of it count, from the first; with none it begins anew.
+    /// The number of leading positions of the lane that count; 0 starts from the initial state.
     pub held: u64,
 }
 
 impl Carrying {
-    /// Whether nothing stays.
+    /// Returns `true` if nothing stays in the session.
     pub fn is_empty(&self) -> bool {
         self.states.is_empty() && self.last.is_empty()
     }
 
-    /// Whether it can be cut to any number of positions.
+    /// Returns `true` if the state can be cut to any number of positions.
     pub fn can_be_cut(&self) -> bool {
         self.states.iter().all(|state| state.axis.is_some())
     }
 
-    /// The places of inputs that are given, in the signature's order.
+    /// The positions of the inputs that callers give, in the signature's order.
     pub fn given(&self, signature: &Signature) -> Vec<usize> {
         let carried = |place: &usize| self.states.iter().any(|state| state.input == *place);
         let places = 0..signature.inputs.len();
         places.filter(|place| !carried(place)).collect()
     }
 
-    /// The places of outputs that are taken, in the signature's order.
+    /// The positions of the outputs that callers receive, in the signature's order.
     pub fn taken(&self, signature: &Signature) -> Vec<usize> {
         let carried = |place: &usize| self.states.iter().any(|state| state.output == *place);
         let places = 0..signature.outputs.len();
         places.filter(|place| !carried(place)).collect()
     }
 
-    /// What is given and taken of a method: its signature without what stays.
+    /// Returns the signature that callers see: without the carried inputs and outputs.
     pub fn visible(&self, signature: &Signature) -> Signature {
         let inputs = self.given(signature).into_iter();
         let outputs = self.taken(signature).into_iter();
@@ -123,7 +125,7 @@ impl Carrying {
         }
     }
 
-    /// Fails if it does not fit the signature, and says where.
+    /// Fails if it does not fit the signature; the error names the place.
     pub fn check(&self, signature: &Signature) -> Result<(), String> {
         for (index, state) in self.states.iter().enumerate() {
             let before = &self.states[..index];
@@ -135,7 +137,7 @@ impl Carrying {
             }
             if input.dtype != output.dtype {
                 return Err(format!(
-                    "output `{}` is {}, and input `{}`, which it is carried into, {}",
+                    "output `{}` is {}, but input `{}`, which it feeds, is {}",
                     output.name, output.dtype, input.name, input.dtype
                 ));
             }
@@ -159,7 +161,7 @@ impl Carrying {
 fn named<'a>(specs: &'a [TensorSpec], place: usize, side: &str) -> Result<&'a TensorSpec, String> {
     specs
         .get(place)
-        .ok_or_else(|| format!("it has no {side} {place}: there are {}", specs.len()))
+        .ok_or_else(|| format!("{side} {place} does not exist: the method has {}", specs.len()))
 }
 
 fn has_axis(spec: &TensorSpec, axis: usize) -> Result<(), String> {
@@ -177,7 +179,7 @@ fn fits(input: &TensorSpec, state: &Carried) -> Result<(), String> {
     let wrong = || {
         let name = &input.name;
         Err(format!(
-            "`{name}` is {input}, and cannot begin as {begin:?}"
+            "`{name}` is {input}: the initial shape {begin:?} does not fit"
         ))
     };
     if state.axis.is_some_and(|axis| axis >= begin.len()) {
@@ -277,6 +279,6 @@ mod tests {
         assert!(error.contains("int64"), "{error}");
         wrong.states[0].input = 7;
         let error = wrong.check(&signature()).expect_err("no such input");
-        assert_eq!(error, "it has no input 7: there are 2");
+        assert_eq!(error, "input 7 does not exist: the method has 2");
     }
 }

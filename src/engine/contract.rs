@@ -1,7 +1,9 @@
-//! The seam between what wants to run a model and what can: [`Engine`] loads, [`Session`] runs.
+//! The interface of engines: an [`Engine`] loads a model, a [`Session`] runs it.
 //!
-//! Invariant: no type of an inference library is visible here. Everything but the two traits can be
-//! sent to another process. Knows nothing of packages and of how an engine was chosen.
+//! Callers choose an engine by its offers and gaps and fill in a [`LoadRequest`].
+//!
+//! Invariant: no type of an inference library appears here. All types but the two traits can be
+//! sent to another process. This module knows neither packages nor how an engine is chosen.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,58 +22,63 @@ use crate::model::Method;
 use crate::package::Backend;
 use crate::tensor::{Signature, Tensor};
 
-/// Something that can load models. It tells itself what it offers, what it lacks and what of it is here:
-/// who chooses among engines holds a list of them and knows none by name.
+/// Something that can load models. It describes itself: its offers, its gaps and its installed
+/// libraries. The code that chooses an engine holds a list of them and knows none by name.
 pub trait Engine: Sync {
     /// Lower-case name, as `--engine` takes it.
     fn name(&self) -> &'static str;
 
-    /// Its name in a text for people, and which models it runs: `ONNX Runtime` and `ONNX models`.
+    /// Its name for people, and the models it runs: `ONNX Runtime` and `ONNX models`.
     fn title(&self) -> [&'static str; 2];
 
-    /// Whether this build has it, not only its name.
+    /// Returns `true` if this build contains the engine, `false` if it only knows the name.
     fn is_built(&self) -> bool {
         true
     }
 
-    /// Whether it needs nothing but this build.
+    /// Returns `true` if the engine runs without native libraries.
     fn is_everywhere(&self) -> bool {
         false
     }
 
-    /// The providers that could run models of a format, best first; none if it does not run the format.
-    /// A model without a backend runs on whatever is portable.
+    /// The providers that could run models of a format, best first; empty if the engine does not
+    /// run the format. A model without a backend runs on any portable provider.
     fn offers(&self, format: &str, backend: Option<Backend>) -> Vec<Offer>;
 
-    /// Full names of what it lowers of programs by code of its own, sorted: operators, then delegates.
+    /// Full names of the operators, then of the delegates, that the engine lowers in programs by
+    /// its own code, each sorted.
     fn lowers(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// What it lacks for a method of a model of a format, as far as the header tells.
+    /// Returns the operators and delegates of a method that the engine does not support, judging by
+    /// the model's header.
     fn gaps(&self, _format: &str, _method: &Method) -> Option<Gaps> {
         None
     }
 
-    /// What it lacks for a method as its file holds it, beyond what the header tells: of the payloads of
-    /// delegates that it reads itself. Reads no weights; what cannot be read at all is for loading to tell.
+    /// Returns further gaps that only the file's contents show: operators in the payloads of
+    /// delegates that the engine reads itself. Reads no weights. An unreadable file is reported by
+    /// loading.
     fn gaps_inside(&self, _model: &Path, _format: &str, _method: &Method) -> Option<Gaps> {
         None
     }
 
-    /// The backend whose program it reads in its own way, so that an answer is what the program says and not
-    /// what the backend's hardware rounds; nothing where it computes what the backend does.
+    /// Returns the backend whose program the engine reads portably: its answers follow the program,
+    /// without the rounding of the backend's hardware. `None` if the engine computes the same as
+    /// the backend.
     fn reading(&self, _format: &str, _method: &Method) -> Option<Reading> {
         None
     }
 
-    /// What of it is on this machine. `library` is the one that the user named. Loads nothing.
+    /// Finds the engine's libraries on this machine. `library` is the one that the user named.
+    /// Loads nothing.
     fn installed(&self, _library: Option<&Path>) -> Installations {
         Installations::default()
     }
 
-    /// Whether what ran there ran, at least in part, on the backend that it was offered for, as far as
-    /// the engine tells.
+    /// Returns `true` if the engine reports that at least a part of the model ran on the backend of
+    /// this offer.
     fn reached(
         &self,
         placement: &Placement,
@@ -81,29 +88,29 @@ pub trait Engine: Sync {
         provider == Provider::Cpu || placement.shares.is_empty() || placement.has(provider)
     }
 
-    /// Looks for its libraries while every folder can still be read, and tells what loading a model with these
-    /// options will read of them.
+    /// Searches for the engine's libraries while the process can still read every folder. Returns
+    /// the files that loading a model with these options reads.
     fn prepare(&self, _options: &LoadOptions) -> Needs {
         Needs::default()
     }
 
-    /// Whether it writes files of its own when it loads a model with these options.
+    /// Returns `true` if loading a model with these options writes files.
     fn writes_files(&self, _options: &LoadOptions) -> bool {
         false
     }
 
-    /// Loads a model for one method, with what its session is to carry from run to run. Nothing of the
-    /// model runs yet.
+    /// Loads a model for one method, with the state that its session carries from run to run.
+    /// Nothing of the model runs yet.
     fn load(&self, request: &LoadRequest) -> Result<Box<dyn Session>, EngineError>;
 
-    /// What its library has for parts of models, where model files name such. Loads the library, and so
-    /// is for a process of its own.
+    /// Lists the backends in the engine's library, for formats whose model files name backends.
+    /// Loads the library, so it needs a process of its own.
     fn backends(&self) -> Result<Vec<NativeBackend>, EngineError> {
         Ok(Vec::new())
     }
 }
 
-/// The files that an engine reads beside models and beside those that every process reads.
+/// The files that an engine reads, in addition to models and to the files that every process reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Files, and folders that are read from.
@@ -112,7 +119,7 @@ pub struct Needs {
     pub list: Vec<PathBuf>,
 }
 
-/// What an engine lacks for a method.
+/// The parts of a method that an engine does not support.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gaps {
     /// Operators and delegates, by their full names.
@@ -124,26 +131,29 @@ pub struct Gaps {
 /// A loaded model, owned by one thread at a time.
 pub trait Session: Send {
     /// Runs the method once. `inputs` are in the order of the signature and fit it: callers check
-    /// with [`crate::tensor::input::check`]. Sessions stay usable after an error. What is carried is
-    /// neither among the inputs nor among the outputs, and changes only if the run succeeds.
+    /// them with [`crate::tensor::input::check`]. A session stays usable after an error. Carried
+    /// state is neither among the inputs nor among the outputs. It changes only if the run
+    /// succeeds.
     ///
-    /// What a program keeps from run to run (a cache of keys and values, a counter) is kept here too: a
-    /// run begins with what the last one left, or anew after [`Session::forget`].
+    /// State of the program itself (a KV cache, a counter) also lives in the session. A run starts
+    /// from the state that the previous one left, or from the initial state after
+    /// [`Session::forget`].
     fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError>;
 
-    /// Forgets what runs have left: the next one begins as the first did. Costs nothing where nothing
-    /// was kept.
+    /// Resets the state that earlier runs left: the next run starts like the first one. Free if
+    /// nothing was kept.
     fn forget(&mut self) -> Result<(), EngineError> {
         Ok(())
     }
 
-    /// Keeps the first `length` positions of what is carried ([`LoadOptions::carrying`]) and forgets the
-    /// rest. What a program keeps by itself stays: it is told the position with its inputs.
+    /// Keeps the first `length` positions of the carried state ([`LoadOptions::carrying`]) and
+    /// drops the rest. State of the program itself stays, because such a program receives the
+    /// position among its inputs.
     fn cut(&mut self, _length: u64) -> Result<(), EngineError> {
         Ok(())
     }
 
-    /// Lets the next run begin so.
+    /// Sets the state from which the next run starts.
     fn begin(&mut self, begins: Begins) -> Result<(), EngineError> {
         match begins {
             Begins::Anew => self.forget(),
@@ -152,32 +162,34 @@ pub trait Session: Send {
             Begins::Lanes(_) => Err(EngineError::Run {
                 engine: "the session".to_owned(),
                 operator: None,
-                reason: "it keeps nothing that has lanes".to_owned(),
+                reason: "the session keeps no state with lanes".to_owned(),
             }),
         }
     }
 
-    /// What the engine tells about where the model's nodes run. Complete only after the first run.
+    /// Returns the providers that ran the model's nodes, as the engine reports them. Complete only
+    /// after the first run.
     fn placement(&mut self) -> Placement;
 }
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     /// Outputs in the signature's order.
     pub outputs: Vec<Tensor>,
-    /// Time of the engine's own work: from inputs in memory to outputs in memory.
+    /// Time of the engine's own work, from inputs in memory to outputs in memory.
     pub time: Duration,
 }
 
-/// What to load and how.
+/// A model to load, and the options for it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LoadRequest {
-    /// The model file. Its header was read: it exists and is of a format the engine may know.
+    /// The model file. Its header was already read, so it exists and has a format that the engine
+    /// may know.
     pub model: PathBuf,
-    /// What the method takes and gives.
+    /// The inputs and outputs of the method.
     pub signature: Signature,
-    /// How.
+    /// The options.
     pub options: LoadOptions,
 }
 
@@ -188,24 +200,26 @@ pub struct LoadOptions {
     pub threads: Option<usize>,
     /// The execution provider to run on.
     pub provider: Provider,
-    /// Refuse to run any node elsewhere than on the provider.
+    /// Fail instead of running any node outside the provider.
     pub strict: bool,
-    /// Observe which provider runs what, for [`Session::placement`]. Only the first run is slowed
-    /// down by it.
+    /// Observe which provider runs each node, for [`Session::placement`]. Slows down only the first
+    /// run.
     pub observe: bool,
     /// The engine's native library, if the user named one.
     pub library: Option<PathBuf>,
-    /// What of the method's inputs and outputs stays with the session.
+    /// The inputs and outputs of the method that stay in the session.
     #[serde(default)]
     pub carrying: Carrying,
-    /// How portable readings of delegates' graphs in half precision are computed.
+    /// Precision of portable readings of delegate graphs in half precision.
     #[serde(default)]
     pub rounding: Rounding,
-    /// Entries of the configuration of ONNX Runtime's session, which go over those of this engine.
+    /// Entries of ONNX Runtime's session configuration; they override those of the engine.
     #[serde(default)]
     pub ort_options: Vec<OrtOption>,
-    /// The instructions that engines compute with, by their name ([`super::cpu_features`]). ONNX Runtime
-    /// takes those that the processor has, and is told to sum as on a processor of these. `None` leaves it to the variable `PKGTOOL_CPU_FEATURES`, and without that to the processor.
+    /// The instruction set that engines compute with, by its name ([`super::cpu_features`]). ONNX
+    /// Runtime always uses the instructions of the processor; it is only configured to add up like
+    /// a processor of this set. `None` uses the variable `PKGTOOL_CPU_FEATURES`, and without that
+    /// the instructions of the processor.
     #[serde(default)]
     pub cpu_features: Option<String>,
 }

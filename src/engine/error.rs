@@ -1,23 +1,23 @@
-//! Why an engine could not do what it was asked.
+//! Errors of engines: why a model could not be loaded or run.
 
 use serde::{Deserialize, Serialize};
 
 use crate::tensor::limit::Limit;
 
-/// Why an engine could not do what it was asked.
+/// An error of an engine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum EngineError {
-    /// The engine, or the provider, is not on this machine.
+    /// The engine or the provider is not on this machine.
     #[error("{what} is not available: {reason}; {help}")]
     Unavailable {
-        /// What is missing.
+        /// The missing engine or provider.
         what: String,
         /// Why.
         reason: String,
         /// How to get it.
         help: String,
     },
-    /// The engine has no code for something in the model, or is known to compute it wrongly.
+    /// The engine has no code for a part of the model, or is known to compute it wrongly.
     #[error("the {engine} engine cannot run {}: {reason}", list(.operators))]
     Unsupported {
         /// The engine.
@@ -35,12 +35,13 @@ pub enum EngineError {
         /// Why not.
         reason: String,
     },
-    /// The engine checked the model and found it broken: no other would load it rightly either.
-    #[error("the {engine} engine finds the model broken: {reason}")]
+    /// The engine checked the model and found it invalid. No other engine would load it correctly
+    /// either.
+    #[error("the {engine} engine found the model invalid: {reason}")]
     Corrupt {
         /// The engine.
         engine: String,
-        /// What is broken.
+        /// The defect.
         reason: String,
     },
     /// A run failed.
@@ -48,33 +49,33 @@ pub enum EngineError {
     Run {
         /// The engine.
         engine: String,
-        /// The operator it was at, where it tells.
+        /// The operator that failed, if the engine reports it.
         operator: Option<String>,
-        /// What happened.
+        /// The cause.
         reason: String,
     },
-    /// A run failed because of what the inputs hold: an index outside what it indexes.
-    #[error("the {engine} engine cannot take these inputs{}: {reason}", at(.operator.as_deref()))]
+    /// A run failed because of the values of its inputs, such as an index out of range.
+    #[error("the {engine} engine rejected these inputs{}: {reason}", at(.operator.as_deref()))]
     Input {
         /// The engine.
         engine: String,
-        /// The operator that does not take them, where it tells.
+        /// The operator that rejected them, if the engine reports it.
         operator: Option<String>,
         /// The value, and what would be valid.
         reason: String,
     },
-    /// The process that ran the engine died.
-    #[error("the {engine} engine's process died while it was {doing}: {reason}")]
+    /// The process that ran the engine crashed.
+    #[error("the {engine} engine's process crashed while {doing}: {reason}")]
     Died {
         /// The engine.
         engine: String,
         /// `loading the model` or `running`.
         doing: String,
-        /// The signal or exit code, and what that most likely means.
+        /// The signal or exit code, and its most likely meaning.
         reason: String,
     },
-    /// It was stopped by a limit that was set for it.
-    #[error("the {engine} engine reached {limit} while it was {doing}; {}", .limit.help())]
+    /// The engine was stopped by a configured limit.
+    #[error("the {engine} engine reached {limit} while {doing}; {}", .limit.help())]
     Limit {
         /// The engine.
         engine: String,
@@ -86,14 +87,14 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// Whether another engine may well succeed where this one failed: this one does not exist here
-    /// or has no code for the model.
+    /// Returns `true` if another engine may succeed: this one is missing here or does not support
+    /// the model.
     pub fn is_about_the_engine(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::Unsupported { .. })
     }
 
-    /// Whether what failed is the model or what was given to it, so that an answer of another engine
-    /// would be one to nothing sound.
+    /// Returns `true` if the model or its inputs are at fault. Another engine must not answer for
+    /// them then.
     pub fn is_about_the_model(&self) -> bool {
         matches!(self, Self::Corrupt { .. } | Self::Input { .. })
     }

@@ -1,10 +1,10 @@
-//! ExecuTorch in a build without it: an engine that says so.
+//! A stand-in for the ExecuTorch engine in builds without it; loading reports the missing feature.
 
 use super::library::NativeBackend;
 use super::{Engine, EngineError, LoadRequest, Offer, Session, offer};
 use crate::package::Backend;
 
-/// The engine.
+/// The stand-in engine.
 #[derive(Debug)]
 pub struct ExecuTorch;
 
@@ -41,7 +41,7 @@ fn absent() -> EngineError {
         help: if cfg!(any(target_os = "linux", target_os = "macos")) {
             "build with `--features executorch`".to_owned()
         } else {
-            "it is for Linux and macOS: choose another engine".to_owned()
+            "ExecuTorch needs Linux or macOS: choose another engine".to_owned()
         },
     }
 }

@@ -1,7 +1,10 @@
-//! A session that feeds outputs back as inputs of its next run, over any session that does not.
+//! A session wrapper that feeds outputs of a run back as inputs of the next one, such as a KV
+//! cache.
 //!
-//! Invariant: what is carried changes only when a run succeeded; a run that fails leaves it as it was.
-//! Knows no engine and no model.
+//! Engines that cannot carry state by themselves wrap their sessions in it ([`around`]).
+//!
+//! Invariant: the carried state changes only after a successful run. The wrapper knows no engine
+//! and no model.
 
 use super::carrying::{Begins, Carrying};
 use super::contract::{Answer, LoadRequest, Session};
@@ -10,7 +13,7 @@ use super::lanes::{Kept, Next, Packed};
 use super::provider::Placement;
 use crate::tensor::{Tensor, TensorSpec};
 
-/// The session, with what `request` wants to stay with it.
+/// Wraps the session so that it carries the state that `request` asks for.
 pub(super) fn around(
     engine: &'static str,
     session: Box<dyn Session>,
@@ -37,7 +40,7 @@ pub(super) fn around(
     Ok(Box::new(fed))
 }
 
-/// Fails if what is to be carried does not fit the method.
+/// Fails if the requested carrying does not fit the method.
 pub(super) fn check(engine: &str, request: &LoadRequest) -> Result<(), EngineError> {
     let checked = request.options.carrying.check(&request.signature);
     checked.map_err(|reason| EngineError::Load {
@@ -51,17 +54,18 @@ struct Feedback {
     session: Box<dyn Session>,
     inputs: Vec<TensorSpec>,
     carrying: Carrying,
-    /// Places of the inputs that are given, and of the outputs that are taken.
+    /// Positions in the signature of the inputs that callers give, and of the outputs that they
+    /// receive.
     given: Vec<usize>,
     taken: Vec<usize>,
-    /// What a run begins with where nothing is kept, in the order of [`Carrying::states`].
+    /// The initial state of a lane that keeps nothing, in the order of [`Carrying::states`].
     begun: Vec<Tensor>,
     kept: Kept,
     next: Next,
 }
 
 impl Feedback {
-    /// What a run begins with where nothing is kept.
+    /// Returns the initial state of a lane that keeps nothing.
     fn begun(&self) -> Result<Vec<Tensor>, EngineError> {
         let states = self.carrying.states.iter().map(|state| {
             let dtype = self.inputs[state.input].dtype;
@@ -71,11 +75,11 @@ impl Feedback {
         states.map_err(|error| self.failed(error.to_string()))
     }
 
-    /// All inputs, in the signature's order.
+    /// Returns all inputs in the signature's order: the given ones and the carried state.
     fn woven(&self, given: &[Tensor], packed: &Packed) -> Result<Vec<Tensor>, EngineError> {
         if given.len() != self.given.len() {
             let (found, expected) = (given.len(), self.given.len());
-            return Err(self.failed(format!("it takes {expected} inputs, not {found}")));
+            return Err(self.failed(format!("expected {expected} inputs, got {found}")));
         }
         let given = self.given.iter().copied().zip(given);
         let states = self.carrying.states.iter().map(|state| state.input);
@@ -113,7 +117,7 @@ impl Session for Feedback {
         let states: Option<Vec<Tensor>> = states.map(|state| take(state.output)).collect();
         let taken: Option<Vec<Tensor>> = self.taken.iter().map(|place| take(*place)).collect();
         let (Some(states), Some(mut taken)) = (states, taken) else {
-            return Err(self.failed("it gave fewer outputs than the model says".to_owned()));
+            return Err(self.failed("the run returned fewer outputs than the model declares".to_owned()));
         };
         for last in &self.carrying.last {
             if let Some(index) = self.taken.iter().position(|place| *place == last.place) {
@@ -136,7 +140,7 @@ impl Session for Feedback {
 
     fn begin(&mut self, begins: Begins) -> Result<(), EngineError> {
         self.kept.forget(&self.next.begin(&begins));
-        // What the session keeps by itself has no lanes.
+        // State inside the wrapped session has no lanes.
         match begins {
             Begins::Lanes(_) => Ok(()),
             begins => self.session.begin(begins),

@@ -1,29 +1,31 @@
-//! Lanes of a session: which of them a run goes on in, and runs of several rows over states that are kept
-//! for each lane apart.
+//! Lanes of a session: separate carried states, such as one KV cache per conversation, and runs of
+//! several lanes at once.
 //!
-//! Where past and present are not one buffer, a run of several rows reads them filled up behind to the
-//! longest: positions that do not count are hidden by the mask, and taken out of what the run leaves.
-//! Invariant: what a lane keeps are the positions that count and no others. Knows no engine.
+//! A run has one row per lane. Past states are packed into one buffer, and shorter rows are padded
+//! with zeros at the end to the longest. The mask hides the padding, and `keep` removes it from the
+//! states that the run leaves.
+//!
+//! Invariant: a lane keeps only the positions that count. Knows no engine.
 
 use std::collections::BTreeMap;
 
 use super::carrying::{Begins, Carrying, Lanes};
 use crate::tensor::{DType, Tensor};
 
-/// Why what has no positions is not cut.
-const UNCUT: &str = "what it keeps has no positions that could be cut";
+/// Error if a state without positions is to be cut.
+const UNCUT: &str = "the kept state has no positions that could be cut";
 
-/// The lane of runs that name none.
+/// The lane of runs that name no lanes.
 const ONLY: u32 = 0;
 
-/// What a row of a run begins with.
+/// The part of its lane's state from which a row starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum From {
     /// Nothing.
     Nothing,
     /// All that its lane keeps.
     All,
-    /// The first positions of it.
+    /// The first positions of the lane.
     First(u64),
 }
 
@@ -39,7 +41,7 @@ pub(super) struct NextRow {
 pub(super) struct Next(Vec<NextRow>);
 
 impl Next {
-    /// The first run.
+    /// The rows of a session's first run.
     pub(super) fn first() -> Self {
         Self(vec![NextRow {
             lane: ONLY,
@@ -47,7 +49,7 @@ impl Next {
         }])
     }
 
-    /// Lets the next run begin so. Gives the lanes that are to be forgotten before it: all of them, or some.
+    /// Sets the rows of the next run. Returns the lanes to forget before it: all of them, or some.
     pub(super) fn begin(&mut self, begins: &Begins) -> Forgotten {
         let only = |from| vec![NextRow { lane: ONLY, from }];
         let (rows, forgotten) = match begins {
@@ -65,7 +67,7 @@ impl Next {
         &self.0
     }
 
-    /// A run has succeeded: unless told otherwise, the next one goes on behind it.
+    /// Records a successful run: by default the next run continues after it.
     pub(super) fn ran(&mut self) {
         for row in &mut self.0 {
             row.from = From::All;
@@ -73,7 +75,7 @@ impl Next {
     }
 }
 
-/// Lanes that are forgotten.
+/// Lanes to forget.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Forgotten {
     All,
@@ -81,7 +83,7 @@ pub(super) enum Forgotten {
 }
 
 impl Forgotten {
-    /// Whether this lane is.
+    /// Returns `true` if this lane is among them.
     pub(super) fn has(&self, lane: u32) -> bool {
         match self {
             Self::All => true,
@@ -109,16 +111,16 @@ fn gone(lanes: &Lanes) -> Forgotten {
     }
 }
 
-/// What lanes keep, as tensors of one row.
+/// The states of all lanes, as tensors of one row each.
 #[derive(Debug, Default)]
 pub(super) struct Kept(BTreeMap<u32, Vec<Tensor>>);
 
-/// The rows of a run beside one another.
+/// The states of a run's rows, packed into one tensor per state.
 #[derive(Debug)]
 pub(super) struct Packed {
-    /// What is carried, in the order of [`Carrying::states`].
+    /// The packed states, in the order of [`Carrying::states`].
     pub(super) states: Vec<Tensor>,
-    /// How many positions of each row count.
+    /// The number of positions of each row that count.
     held: Vec<u64>,
 }
 
@@ -128,12 +130,13 @@ impl Kept {
         self.0.retain(|lane, _| !forgotten.has(*lane));
     }
 
-    /// Keeps this for a lane.
+    /// Stores the states of a lane.
     pub(super) fn put(&mut self, lane: u32, states: Vec<Tensor>) {
         self.0.insert(lane, states);
     }
 
-    /// What rows begin with. `begun` is what one begins with that keeps nothing.
+    /// Packs the states from which the rows start. `begun` is the initial state, for rows without a
+    /// kept one.
     pub(super) fn pack(
         &self,
         carrying: &Carrying,
@@ -187,7 +190,7 @@ impl Kept {
             .collect()
     }
 
-    /// Keeps what a run has left: `states` as it gave them.
+    /// Stores the states that a run leaves. `states` are the outputs of that run.
     pub(super) fn keep(
         &mut self,
         carrying: &Carrying,
@@ -228,21 +231,22 @@ impl IntoIterator for Kept {
 }
 
 impl Packed {
-    /// The mask of a run of these rows. `given` has ones for what is held and added of each row, and zeros
-    /// behind them; what is added stands behind the longest row here.
+    /// Returns the mask of a run of these rows. `given` has, for each row, ones for its kept and
+    /// added positions and zeros after them. In the result the added positions follow the longest
+    /// row.
     pub(super) fn mask(&self, given: &Tensor) -> Result<Tensor, String> {
         let [rows, length] = given.shape() else {
-            return Err(format!("the mask {given:?} has not two dimensions"));
+            return Err(format!("invalid mask {given:?}: expected two dimensions"));
         };
         if self.held.is_empty() {
             return Ok(given.clone());
         }
         let added = length.checked_sub(self.longest());
         let added = added.filter(|_| *rows == self.held.len() as u64);
-        let added = added.ok_or_else(|| format!("the mask {given:?} is not that of its rows"))?;
+        let added = added.ok_or_else(|| format!("invalid mask {given:?}: it does not match the rows"))?;
         let mut bytes = Vec::with_capacity(given.bytes().len());
         let size = usize::try_from(given.dtype().size()).unwrap_or(1);
-        let one = one(given.dtype()).ok_or_else(|| format!("{given:?} is no mask"))?;
+        let one = one(given.dtype()).ok_or_else(|| format!("invalid mask {given:?}: unsupported dtype"))?;
         for held in &self.held {
             for position in 0..*length {
                 let counts = position < *held || position >= length - added;
@@ -259,13 +263,13 @@ impl Packed {
     }
 }
 
-/// The bytes of a one.
+/// Returns the bytes of the number 1.
 fn one(dtype: DType) -> Option<Vec<u8>> {
     let one = Tensor::from_f64(dtype, vec![1], [1.0]).ok()?;
     Some(one.bytes().to_vec())
 }
 
-/// Rows beside one another, filled up with zeros behind to the longest.
+/// Concatenates rows and pads each with zeros at the end to the longest.
 fn filled_up(rows: Vec<Tensor>, axis: usize) -> Result<Tensor, String> {
     let longest = rows.iter().map(|row| row.shape()[axis]).max().unwrap_or(0);
     let rows: Result<Vec<Tensor>, String> = rows
@@ -280,7 +284,7 @@ fn filled_up(rows: Vec<Tensor>, axis: usize) -> Result<Tensor, String> {
     beside(&rows?, 0)
 }
 
-/// A tensor without the positions of `hole`.
+/// Returns a tensor without the positions in `hole`.
 fn without_hole(
     tensor: &Tensor,
     axis: usize,

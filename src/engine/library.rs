@@ -1,6 +1,6 @@
-//! Native libraries of engines on this machine, as data: what `backends` lists.
+//! Data types for the native libraries of engines on this machine, as `backends` lists them.
 //!
-//! Knows no engine and looks for nothing: engines fill this in.
+//! Engines search for the libraries and fill these types in.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Provider;
 
-/// Where a library was found, in the order in which places are looked into.
+/// Origin of a library. The variants are in the order of the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// Named by the caller.
@@ -30,47 +30,47 @@ pub enum Origin {
 pub struct Installation {
     /// The library, or the directory of its parts.
     pub path: PathBuf,
-    /// Where it was found.
+    /// Place where the library was found.
     pub origin: Origin,
-    /// Its version, where its name, its package or its symbols tell.
+    /// Its version, if its name, package or symbols reveal it.
     pub version: Option<String>,
-    /// Providers built into it; none if it cannot be used, else at least [`Provider::Cpu`].
+    /// Providers built into it: at least [`Provider::Cpu`], or empty if the library is unusable.
     pub providers: Vec<Provider>,
-    /// Why it cannot be used.
+    /// Why it is unusable.
     pub problem: Option<String>,
 }
 
 /// A provider in a library of its own, which the engine loads at run time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plugin {
-    /// What it provides.
+    /// The provider in it.
     pub provider: Provider,
     /// Its library.
     pub path: PathBuf,
-    /// The library of the vendor that it needs, if it needs one.
+    /// The vendor's library that it needs, if any.
     pub backend: Option<PathBuf>,
 }
 
-/// What an engine's library can hand a part of a model to, as the library itself tells.
+/// A backend that an engine's library can delegate a part of a model to, as the library reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NativeBackend {
-    /// The name that model files call it by.
+    /// The backend's name in model files.
     pub name: String,
-    /// Whether the library says that it can be used here.
+    /// Is `true` if the library reports that the backend works on this machine.
     pub available: bool,
 }
 
-/// What of an engine is on a machine.
+/// The libraries of an engine on a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Installations {
-    /// Its libraries, best first. The first that can be used and has a provider runs it.
+    /// Its libraries, best first. The first usable one with a provider runs that provider.
     pub libraries: Vec<Installation>,
     /// Providers in libraries of their own, which any of the libraries can load.
     pub plugins: Vec<Plugin>,
 }
 
 impl Origin {
-    /// Words for it.
+    /// Returns a description for people.
     pub fn describe(self) -> &'static str {
         match self {
             Self::Named => "--ort-lib",
@@ -82,7 +82,7 @@ impl Origin {
         }
     }
 
-    /// Whether the user asked for exactly this one.
+    /// Returns `true` if the user named this library.
     pub fn is_wish(self) -> bool {
         matches!(self, Self::Named | Self::Variable(_))
     }

@@ -1,7 +1,11 @@
-//! What runs models: engines, their sessions, and the libraries they are found in.
+//! Engines, which run models: ONNX Runtime, ExecuTorch and the built-in tract, their sessions, and
+//! the search for native libraries.
 //!
-//! Invariant: no type of an inference library leaves its engine's folder; whatever a model does, the
-//! caller gets an [`EngineError`], never a panic.
+//! Each engine implements [`Engine`], which loads a model into a [`Session`]. Callers pick from
+//! [`ENGINES`].
+//!
+//! Invariant: types of an inference library stay in the folder of their engine. Callers get an
+//! [`EngineError`] for every failure, never a panic.
 
 mod byte_sums;
 mod carrying;
@@ -18,7 +22,7 @@ mod reading;
 mod refusal;
 #[cfg_attr(
     not(any(feature = "executorch", feature = "ort")),
-    expect(dead_code, reason = "no engine of this build looks for libraries")
+    expect(dead_code, reason = "no engine of this build searches for libraries")
 )]
 pub mod surroundings;
 
@@ -48,22 +52,23 @@ use std::path::Path;
 
 use crate::model::Method;
 
-/// All engines, best first: what a native library runs before what this build runs by itself.
+/// All engines, best first: engines with a native library precede the built-in one.
 pub static ENGINES: &[&dyn Engine] = &[&ort::OnnxRuntime, &executorch::ExecuTorch, &tract::Tract];
 
-/// The engine of this name.
+/// Returns the engine of this name.
 pub fn engine(name: &str) -> Option<&'static dyn Engine> {
     ENGINES.iter().copied().find(|engine| engine.name() == name)
 }
 
-/// What is to be told of the answers of the engines that need nothing but this build.
+/// Returns the notice for answers of built-in engines to this method, if they read a backend's
+/// program portably.
 pub fn reading_everywhere(format: &str, method: &Method) -> Option<Reading> {
     let mut everywhere = ENGINES.iter().filter(|engine| engine.is_everywhere());
     everywhere.find_map(|engine| engine.reading(format, method))
 }
 
-/// What every engine lacks that needs nothing but this build: what then runs on no machine by itself. None
-/// if one of them lacks nothing.
+/// Returns the gaps that all built-in engines share for this method. Such a method runs only with a
+/// native library. `None` if one of them runs all of it.
 pub fn gaps_everywhere(format: &str, method: &Method) -> Option<Gaps> {
     let mut everywhere = ENGINES.iter().filter(|engine| engine.is_everywhere());
     let first = everywhere.next()?.gaps(format, method)?;
@@ -72,8 +77,9 @@ pub fn gaps_everywhere(format: &str, method: &Method) -> Option<Gaps> {
         .then_some(first)
 }
 
-/// The same of what stands inside a model's file: the operators in the payloads of delegates. On Apple's systems
-/// a native engine may have what they are for, and only a run tells.
+/// Like [`gaps_everywhere`], for the contents of a model file: the operators in the payloads of
+/// delegates. On Apple's systems a native engine may support these payloads, which shows only when
+/// the method runs; the result is `None` then.
 pub fn gaps_inside_everywhere(model: &Path, format: &str, method: &Method) -> Option<Gaps> {
     let native = |engine: &&&dyn Engine| engine.is_built() && !engine.is_everywhere();
     let mut native = ENGINES.iter().filter(native);

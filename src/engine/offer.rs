@@ -1,5 +1,7 @@
-//! What an engine offers to run a model on. What the native engines offer stands here, since builds
-//! without them name them, and say what is missing.
+//! The providers that engines offer for models of a format.
+//!
+//! The offers of the native engines are here too. Builds without these engines list them to say
+//! which engine is missing.
 
 use super::provider::Provider;
 use crate::package::Backend;
@@ -9,12 +11,12 @@ use crate::package::Backend;
 pub struct Offer {
     /// The provider.
     pub provider: Provider,
-    /// Whether it is something else than the backend that was asked for.
+    /// Is `true` if the provider is not the requested backend.
     pub fallback: bool,
 }
 
 impl Offer {
-    /// The backend itself, by this provider.
+    /// An offer of the requested backend itself, by this provider.
     fn on_target(provider: Provider) -> Self {
         Self {
             provider,
@@ -22,7 +24,7 @@ impl Offer {
         }
     }
 
-    /// An engine's own CPU code, which is no backend.
+    /// An offer of an engine's own CPU code, which belongs to no backend.
     pub(super) fn portable(backend: Option<Backend>) -> Self {
         Self {
             provider: Provider::Cpu,
@@ -31,7 +33,7 @@ impl Offer {
     }
 }
 
-/// What ONNX Runtime offers.
+/// Returns the offers of ONNX Runtime.
 pub(super) fn of_onnx_runtime(format: &str, backend: Option<Backend>) -> Vec<Offer> {
     if format != "onnx" {
         return Vec::new();
@@ -41,7 +43,8 @@ pub(super) fn of_onnx_runtime(format: &str, backend: Option<Backend>) -> Vec<Off
         Some(Backend::CoreMl) => &[Provider::CoreMl],
         Some(Backend::Vulkan) => &[Provider::WebGpu],
         Some(Backend::Qnn) => &[Provider::Qnn],
-        // No library runs ONNX on MLX; on Apple's machines these compute on the same hardware.
+        // No library runs ONNX on MLX. These providers compute on the same hardware on Apple's
+        // machines.
         Some(Backend::Mlx) if cfg!(target_vendor = "apple") => {
             &[Provider::CoreMl, Provider::WebGpu]
         }
@@ -51,7 +54,7 @@ pub(super) fn of_onnx_runtime(format: &str, backend: Option<Backend>) -> Vec<Off
     on_target.chain([Offer::portable(backend)]).collect()
 }
 
-/// What ExecuTorch offers: a program runs on the backends that it was exported for.
+/// Returns the offers of ExecuTorch. A program runs on the backends that it was exported for.
 pub(super) fn of_executorch(format: &str, backend: Option<Backend>) -> Vec<Offer> {
     if format != "executorch" {
         return Vec::new();

@@ -1,9 +1,10 @@
-//! ONNX Runtime in a build without it: an engine that says so.
+//! A stand-in for the ONNX Runtime engine in builds without it; loading reports the missing
+//! feature.
 
 use super::{Engine, EngineError, LoadRequest, Offer, Session, offer};
 use crate::package::Backend;
 
-/// The engine.
+/// The stand-in engine.
 #[derive(Debug)]
 pub struct OnnxRuntime;
 

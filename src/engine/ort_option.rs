@@ -1,18 +1,19 @@
-//! Options of an ONNX Runtime session that a user sets, as `KEY=VALUE`.
+//! Configuration entries of an ONNX Runtime session that a user sets as `KEY=VALUE`.
 //!
-//! Invariant: a key and a value are within what ONNX Runtime takes. Which keys it knows is its own matter.
+//! Invariant: key and value fit ONNX Runtime's length limits. ONNX Runtime itself checks whether it
+//! knows the key.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Most bytes of a key.
+/// Maximum length of a key, in bytes.
 const MAX_KEY: usize = 128;
-/// Most bytes of a value.
+/// Maximum length of a value, in bytes.
 const MAX_VALUE: usize = 1024;
 
-/// An entry of the configuration of an ONNX Runtime session.
+/// An entry of an ONNX Runtime session's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct OrtOption {
@@ -31,7 +32,7 @@ impl OrtOption {
         &self.value
     }
 
-    /// Fails if two of them have the same key.
+    /// Fails if two options have the same key.
     pub fn check_all(options: &[Self]) -> Result<(), String> {
         for (place, option) in options.iter().enumerate() {
             if options[..place].iter().any(|other| other.key == option.key) {
@@ -56,11 +57,11 @@ impl FromStr for OrtOption {
             if part.len() > most {
                 let length = part.len();
                 return Err(format!(
-                    "the {what} has {length} bytes; ONNX Runtime takes at most {most}"
+                    "the {what} has {length} bytes; ONNX Runtime allows at most {most}"
                 ));
             }
             if part.contains('\0') {
-                return Err(format!("the {what} holds a zero byte; leave it out"));
+                return Err(format!("the {what} contains a zero byte; remove it"));
             }
         }
         if key.trim().is_empty() || key != key.trim() {

@@ -1,19 +1,20 @@
-//! The instructions of the processor that engines compute with.
+//! The processor instructions that engines compute with: listing them, and limiting this process to
+//! a named set.
 
 use super::EngineError;
 use crate::kernels::Cpu;
 use crate::kernels::cpu::{LEVELS, Level};
 
-/// The variable that names the instructions where no option does.
+/// The environment variable that names the instruction set if no option does.
 const VARIABLE: &str = "PKGTOOL_CPU_FEATURES";
 
-/// Returns the names of the sets of instructions that engines can be told to compute with, whichever of
-/// them this processor has.
+/// Returns the names of the instruction sets that engines can be limited to, including those that
+/// this processor lacks.
 pub fn cpu_features() -> [&'static str; LEVELS.len()] {
     LEVELS.map(Level::name)
 }
 
-/// Returns the extensions of this processor that engines have code for, for people.
+/// Returns the extensions of this processor that engines have code for, as a list for people.
 pub fn instruction_sets() -> Vec<&'static str> {
     let mut sets: Vec<&'static str> = Vec::new();
     for set in Cpu::all().flat_map(|cpu| cpu.level().extensions().iter().copied()) {
@@ -24,7 +25,8 @@ pub fn instruction_sets() -> Vec<&'static str> {
     sets
 }
 
-/// Makes this process compute with the named instructions, or with those that the variable names.
+/// Makes this process compute with the named instruction set, or with the one in the environment
+/// variable.
 pub(super) fn choose(named: Option<&str>) -> Result<(), EngineError> {
     let variable = std::env::var(VARIABLE).ok().filter(|it| !it.is_empty());
     let Some(named) = named.or(variable.as_deref()) else {
@@ -34,7 +36,7 @@ pub(super) fn choose(named: Option<&str>) -> Result<(), EngineError> {
     let chosen = chosen.map_err(|reason| EngineError::Unavailable {
         what: format!("the instruction set `{named}`"),
         reason,
-        help: format!("leave out --cpu-features and {VARIABLE}, or name others"),
+        help: format!("remove --cpu-features and {VARIABLE}, or name another set"),
     })?;
     chosen.choose();
     Ok(())

@@ -1,4 +1,4 @@
-//! Execution providers, and where a model's nodes ran.
+//! Execution providers, and the placement of a model's nodes on them.
 
 use std::fmt;
 
@@ -24,27 +24,28 @@ pub enum Provider {
     WebGpu,
 }
 
-/// Where a model's nodes ran, and how.
+/// The providers that ran a model's nodes, and their shares of the work.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Placement {
     /// Providers with at least one node, the largest share of nodes first. Empty if the engine does
-    /// not tell.
+    /// not report it.
     pub shares: Vec<Share>,
-    /// How products of 8-bit numbers were added up; nothing if there are none, or the engine does not say.
+    /// How products of 8-bit numbers were added up. `None` if the model has no such products or the
+    /// engine does not report it.
     #[serde(default)]
     pub byte_sums: Option<ByteSums>,
 }
 
-/// What one provider did.
+/// The share of one provider.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Share {
     /// The provider, as the engine names it.
     pub provider: String,
     /// How many nodes it ran (after the engine merged nodes).
     pub nodes: u64,
-    /// Its part of all nodes, 0 to 1.
+    /// Its share of all nodes, 0 to 1.
     pub node_share: f64,
-    /// Its part of the time all nodes took in the observed run, 0 to 1.
+    /// Its share of the time of all nodes in the observed run, 0 to 1.
     pub time_share: f64,
 }
 
@@ -68,9 +69,8 @@ impl fmt::Display for Provider {
 }
 
 impl Placement {
-    /// Whether the provider ran at least one node. Engines name providers in their own way
-    /// (`QNNExecutionProvider`,
-    /// `XnnpackBackend`).
+    /// Returns `true` if the provider ran at least one node. Engines name providers in their own
+    /// way (`QNNExecutionProvider`, `XnnpackBackend`).
     pub fn has(&self, provider: Provider) -> bool {
         let is = |name: &str| {
             let name = name.to_lowercase();
@@ -81,7 +81,7 @@ impl Placement {
         self.shares.iter().any(|share| is(&share.provider))
     }
 
-    /// Whether a part of a program ran that was exported for the backend.
+    /// Returns `true` if a part of a program ran that was exported for the backend.
     pub fn has_delegate(&self, backend: Backend) -> bool {
         let mut shares = self.shares.iter();
         shares.any(|share| share.provider == backend.delegate_id())

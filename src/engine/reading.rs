@@ -1,4 +1,5 @@
-//! How a program for a backend is read where the backend is not, and what is told of it.
+//! Portable readings: a backend's program run by an engine without that backend, and the notice
+//! shown with its answers.
 
 use std::fmt;
 
@@ -7,19 +8,19 @@ use serde::{Deserialize, Serialize};
 use crate::package::Backend;
 use crate::tensor::DType;
 
-/// A program that was made for a backend, read by an engine that has nothing of the backend. The sentence
-/// belongs to every answer.
+/// A program for a backend, run by an engine that lacks the backend. Every answer carries the
+/// sentence that `Display` writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
     /// The backend.
     pub of: Backend,
 }
 
-/// How a delegate's graph in half precision is computed where its backend is not.
+/// The precision in which a delegate's half-precision graph is computed without its backend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rounding {
-    /// Weights as they are stored, everything else in float32.
+    /// Weights in their stored precision, everything else in float32.
     #[default]
     Wide,
     /// Every result is rounded to the dtype that the graph declares for it.
@@ -27,7 +28,7 @@ pub enum Rounding {
 }
 
 impl Rounding {
-    /// The dtype that stands for a declared one.
+    /// Returns the dtype in which a value of the declared dtype is computed.
     pub fn held(self, declared: DType) -> DType {
         match (self, declared) {
             (Self::Wide, DType::Float16 | DType::Bfloat16) => DType::Float32,
@@ -47,7 +48,7 @@ impl fmt::Display for Reading {
         };
         write!(
             f,
-            "portable reading of {program} program: what the program says, not what {hardware} rounds"
+            "portable reading of {program} program: computed as written, without the rounding of {hardware}"
         )
     }
 }

@@ -1,10 +1,10 @@
-//! Words by which inference libraries say that a model is beyond them, not wrong.
+//! Phrases by which inference libraries report that they do not support a model.
 //!
-//! Error codes tell that where a library has one for it; the rest is said in words, of which there are
-//! many. One list for all engines. Invariant: what blames the model or its inputs is not among them:
-//! another engine would only repeat it, or answer for a model that is broken.
+//! Some libraries have an error code for that. Others only write one of many messages, so all
+//! engines share this list of phrases. Invariant: no phrase here blames the model or its inputs.
+//! Another engine would repeat such an error, or answer for an invalid model.
 
-/// In lower case.
+/// The phrases, in lower case.
 const BEYOND: [&str; 15] = [
     "not supported",
     "unsupported",
@@ -23,7 +23,7 @@ const BEYOND: [&str; 15] = [
     "no kernel",
 ];
 
-/// Whether a message says that the library has no code for something.
+/// Returns `true` if a message says that the library does not support something.
 pub(super) fn tells_beyond(message: &str) -> bool {
     let message = message.to_lowercase();
     BEYOND.iter().any(|words| message.contains(words))

@@ -1,7 +1,10 @@
-//! Who makes a request: the key, its account, and what it permits.
+//! Authentication: finds the key of a request, its account and its permissions.
 //!
-//! Invariant: a request is told in this order what it lacks: a key, an account that is not blocked, a
-//! permission, access to the account; only then whether what it asks for exists.
+//! Handlers take a [`Caller`], [`AdapterCaller`] or [`Viewer`] as an extractor.
+//!
+//! Invariant: a request is rejected for the first of these that fails: a missing key, a blocked
+//! account, a missing permission, no access to the account. Only then does the answer depend on
+//! whether the requested item exists.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,10 +20,10 @@ use super::observe::{Known, Whose};
 use crate::account::{Account, AccountId, ApiKey, Permission, Permissions, Snapshot};
 use crate::database::Timestamp;
 
-/// The header with the key.
+/// The header that carries the key.
 const API_KEY: HeaderName = HeaderName::from_static("mlp-api-key");
 
-/// The account behind a request.
+/// The authenticated account of a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Caller {
     /// The account.
@@ -29,7 +32,7 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// The account, if the key has the permission.
+    /// Returns the account if the key has the permission.
     pub(super) fn require(self, permission: Permission) -> Result<AccountId, Error> {
         if self.permissions.allow(permission) {
             return Ok(self.account);
@@ -41,7 +44,7 @@ impl Caller {
         }))
     }
 
-    /// The account, if the key has the permission and the path names that account.
+    /// Returns the account if the key has the permission and the path names that account.
     pub(super) fn require_own(
         self,
         permission: Permission,
@@ -69,7 +72,8 @@ impl FromRequestParts<Arc<Gateway>> for Caller {
     }
 }
 
-/// The account behind a request of an adapter: `Authorization` goes before the key's own header.
+/// The authenticated account of a chat adapter request: `Authorization` takes precedence over
+/// `MLP-API-KEY`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AdapterCaller(pub(super) Caller);
 
@@ -81,7 +85,7 @@ impl FromRequestParts<Arc<Gateway>> for AdapterCaller {
         gateway: &Arc<Gateway>,
     ) -> Result<Self, Self::Rejection> {
         let headers = &parts.headers;
-        // Where it is there it counts, even with nothing in it.
+        // `Authorization` takes precedence even if it is empty.
         let secret = if headers.contains_key(header::AUTHORIZATION) {
             authorization(headers)
         } else {
@@ -92,7 +96,7 @@ impl FromRequestParts<Arc<Gateway>> for AdapterCaller {
     }
 }
 
-/// Whom a key belongs to, if that account may ask for anything.
+/// Authenticates a key; fails if it is unknown or its account is blocked.
 async fn accept(secret: &str, parts: &Parts, gateway: &Arc<Gateway>) -> Result<Caller, Error> {
     let look = |snapshot: &Snapshot| {
         let (key, account) = snapshot.authenticate(secret, Timestamp::now())?;
@@ -101,12 +105,12 @@ async fn accept(secret: &str, parts: &Parts, gateway: &Arc<Gateway>) -> Result<C
     if let Some(accepted) = look(&gateway.directory.snapshot()) {
         return accepted;
     }
-    // It may have been made a moment ago.
+    // The key may have been created a moment ago.
     gateway.directory.look_for(secret).await;
     look(&gateway.directory.snapshot()).unwrap_or_else(|| Err(Error::unknown_key()))
 }
 
-/// The caller with a known key, if its account may ask for anything now.
+/// Returns the caller of a known key, unless its account is blocked or at its limit.
 fn admit(
     gateway: &Gateway,
     parts: &Parts,
@@ -115,7 +119,7 @@ fn admit(
 ) -> Result<Caller, Error> {
     let known = parts.extensions.get::<Arc<Known>>();
     if let Some(known) = known {
-        // It is set once for a request.
+        // It is set once per request.
         let _ = known.caller.set(Whose {
             id: account.id,
             account: account.name.clone(),
@@ -135,7 +139,7 @@ fn admit(
     })
 }
 
-/// Counts a request among those of its key, once.
+/// Counts a request as in flight for its key, once per request.
 fn take_place(gateway: &Gateway, known: Option<&Arc<Known>>, key: &ApiKey) -> Result<(), Error> {
     let Some(known) = known.filter(|known| known.place.get().is_none()) else {
         return Ok(());
@@ -147,13 +151,13 @@ fn take_place(gateway: &Gateway, known: Option<&Arc<Known>>, key: &ApiKey) -> Re
         gateway.limit_met(met.limit, &who);
         Error::too_many_requests(met)
     })?;
-    // It was empty above, and a request is answered by one task.
+    // It was empty above, and one task answers a request.
     let _ = known.place.set(place);
     Ok(())
 }
 
-/// Who looks at what needs no key: the account of a key, where there is one that is good for something.
-/// Another is as good as none.
+/// The viewer of a page that needs no key: the account of a valid key, if one is sent. An invalid
+/// key counts as no key.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Viewer(pub(super) Option<AccountId>);
 
@@ -169,7 +173,8 @@ impl FromRequestParts<Arc<Gateway>> for Viewer {
     }
 }
 
-/// The key that a request carries: its own header, else `Authorization`, bare or as a bearer's.
+/// Returns the key of a request: from `MLP-API-KEY`, else from `Authorization`, with or without
+/// `Bearer`.
 fn secret(headers: &HeaderMap) -> Option<&str> {
     api_key(headers).or_else(|| authorization(headers))
 }
@@ -192,7 +197,7 @@ fn authorization(headers: &HeaderMap) -> Option<&str> {
 
 fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
     let value = headers.get(name)?;
-    // What is no text cannot be a key that we gave.
+    // Keys are ASCII: other text is replaced by an invalid key.
     let value = value.to_str().unwrap_or("?").trim();
     (!value.is_empty()).then_some(value)
 }

@@ -1,8 +1,10 @@
-//! The body of a request: read up to its limit, in the time it has, within the memory for bodies; or on
-//! its way to the blob store.
+//! Reads request bodies, within limits of size, time and memory.
 //!
-//! Invariant: nothing is read before there is room for it, and never more than the limit, whatever the
-//! request says of its length and however well it is compressed.
+//! A body ends up in memory ([`read_body`]), in the blob store if it is large ([`take_body`]), or
+//! in a file that the caller writes piece by piece ([`arriving_file`]).
+//!
+//! Invariant: memory is reserved before anything is read. No more than the limit is read, whatever
+//! length the request declares and however well it is compressed.
 
 use std::sync::Arc;
 
@@ -20,35 +22,35 @@ use crate::account::AccountId;
 use crate::service::{Buffer, Holding, NoRoom};
 use crate::task::{Content, TaskId, Upload};
 
-/// Bodies of more bytes go to the blob store as they arrive, where they go there at all.
+/// Bodies larger than this are streamed to the blob store, in bytes. Only bodies of tasks go there.
 pub(super) const LARGE: usize = 256 << 10;
 
-/// The length that a request says its body has.
+/// The length that a request declares for its body; `None` if it is unknown or compressed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Declared(Option<usize>);
 
-/// A body that was read.
+/// A body that was read completely.
 pub(super) enum Taken {
-    /// It is in memory.
+    /// The body is in memory.
     Memory(Bytes, Arc<Holding>),
-    /// It is in the blob store.
+    /// The body is in the blob store.
     Stored(Content),
 }
 
-/// A body that arrives.
+/// A body that is being received.
 pub(super) struct Arriving {
     body: Body,
     decoder: Decoder,
-    /// What the decoder takes of the memory for bodies.
+    /// Memory that the decoder needs, in bytes. It counts toward the memory for bodies.
     beside: usize,
     deadline: Instant,
-    /// Bytes that came of it, and how many there may be.
+    /// Decoded bytes so far, and their maximum (`limit`).
     read: usize,
     limit: usize,
 }
 
 impl Declared {
-    /// What the head of a request says.
+    /// Reads the length from the headers of a request.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let length = headers.get(header::CONTENT_LENGTH);
         let length = length.and_then(|value| value.to_str().ok()?.parse().ok());
@@ -56,14 +58,14 @@ impl Declared {
         Self(length.filter(|_| is_plain))
     }
 
-    /// Whether the body may be large.
+    /// Returns `true` if the body may be larger than [`LARGE`].
     pub(super) fn may_be_large(self) -> bool {
         self.0.is_none_or(|length| length > LARGE)
     }
 }
 
-/// Reads the whole body of a request into memory. Called once it is clear that the request may be made:
-/// a stranger's body is not read.
+/// Reads the whole body of a request into memory. Callers check the caller's permissions first: the
+/// body of a forbidden request is never read.
 pub(super) async fn read_body(
     gateway: &Gateway,
     account: AccountId,
@@ -80,7 +82,7 @@ pub(super) async fn read_body(
     Ok(buffer.finish())
 }
 
-/// The same of a body that is to be stored: a large one goes to the blob store under the task's id.
+/// Reads the body of a task: a large one goes to the blob store under the task's id.
 pub(super) async fn take_body(
     gateway: &Gateway,
     account: AccountId,
@@ -110,7 +112,7 @@ pub(super) async fn take_body(
         let (body, holding) = buffer.finish();
         return Ok(Taken::Memory(body, holding));
     };
-    // Held until all of it is stored.
+    // The memory stays reserved until the whole body is stored.
     let (start, _holding) = buffer.hand_over();
     let mut upload = gateway.blobs.upload_body(task).await?;
     upload.push(start).await?;
@@ -121,8 +123,8 @@ pub(super) async fn take_body(
     Ok(Taken::Stored(upload.finish().await?))
 }
 
-/// A body that is a file, of up to so many bytes: it is nowhere in memory, and has the more time the more it may
-/// be.
+/// Starts receiving a body that is a file of up to `bytes` bytes. It is not buffered in memory. The
+/// larger it may be, the longer it may take.
 pub(super) fn arriving_file(
     gateway: &Gateway,
     request: HttpRequest,
@@ -139,7 +141,7 @@ pub(super) fn arriving_file(
     Ok(arriving)
 }
 
-/// A request's body, of which nothing is read yet. It has so many times as long as others.
+/// Starts receiving a request's body. It may take `times` times the usual timeout.
 fn arrive(
     gateway: &Gateway,
     request: HttpRequest,
@@ -166,7 +168,8 @@ fn arrive(
 }
 
 impl Arriving {
-    /// A buffer for at most so many bytes, which has `expected` bytes of the memory for bodies.
+    /// Returns a buffer for at most `most` bytes, with `expected` bytes of the memory for bodies
+    /// reserved.
     fn buffer(
         &self,
         gateway: &Gateway,
@@ -187,7 +190,7 @@ impl Arriving {
         Ok(bytes)
     }
 
-    /// The next bytes, decoded.
+    /// Returns the next decoded bytes; `None` at the end of the body.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
             let decoded = self.decoder.next();
@@ -217,7 +220,7 @@ impl Arriving {
 }
 
 impl Gateway {
-    /// Tells that there is no memory for a body, and counts it.
+    /// Returns the error for a body that exceeds the memory for bodies, and counts it.
     pub(super) fn no_room(&self, account: AccountId, error: NoRoom) -> Error {
         let limit = match error {
             NoRoom::Share => "body_memory_of_account",

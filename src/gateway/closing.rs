@@ -1,13 +1,16 @@
-//! The end of a listener that resets nobody.
+//! Closes a listener without resetting connections.
 //!
-//! A system completes connections by itself, and resets those that were not accepted when their listener is closed.
+//! The system completes handshakes by itself, and resets connections that are not yet accepted when
+//! their listener closes. So new connections are refused first, and the remaining ones are
+//! accepted.
 
 use std::io;
 
 use tokio::net::TcpListener;
 
-/// Drops requests for new connections and lets through what belongs to one that has begun: a filter of packets, which
-/// looks at the flags SYN and ACK of TCP's header. Who asks later is refused once the listener is closed.
+/// Drops packets that start a new connection, with a packet filter on the SYN and ACK flags of
+/// TCP's header. Established connections are unaffected. Later clients get an error once the
+/// listener is closed.
 #[cfg(target_os = "linux")]
 pub(super) fn refuse_new(listener: &TcpListener) -> io::Result<()> {
     use socket2::{SockFilter, SockRef};
@@ -16,7 +19,8 @@ pub(super) fn refuse_new(listener: &TcpListener) -> io::Result<()> {
     const SYN: u32 = 0x02;
     const ACK: u32 = 0x10;
     let filter = [
-        // Load the flags; leave SYN and ACK; if SYN is alone drop the packet, else keep all of it.
+        // Load the flags and mask SYN and ACK. If only SYN is set drop the packet, else accept all
+        // of it.
         SockFilter::new(0x30, 0, 0, FLAGS),
         SockFilter::new(0x54, 0, 0, SYN | ACK),
         SockFilter::new(0x15, 0, 1, SYN),
@@ -26,7 +30,7 @@ pub(super) fn refuse_new(listener: &TcpListener) -> io::Result<()> {
     SockRef::from(listener).attach_filter(&filter)
 }
 
-/// Other systems have no such filter.
+/// Other systems lack such a filter.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn refuse_new(_: &TcpListener) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())

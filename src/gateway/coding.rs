@@ -1,7 +1,7 @@
-//! Bodies of requests that are compressed.
+//! Decompresses request bodies: gzip and zstd.
 //!
-//! Invariant: what comes out of a step is bounded, however little went in; a body that ends before its
-//! compressed data do is an error.
+//! Invariant: the output of each step is bounded, however small its input. A body that ends before
+//! its compressed data do is an error.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -11,16 +11,17 @@ use bytes::Bytes;
 use flate2::write::MultiGzDecoder;
 use zstd::stream::raw::{self, DParameter, InBuffer, Operation as _, OutBuffer};
 
-/// The largest window of zstd, as its power of two: what RFC 9659 has for HTTP.
+/// Maximum window of zstd, as a power of two: the limit of RFC 9659 for HTTP.
 const WINDOW_LOG: u32 = 23;
 
-/// Bytes that come out of a step, about.
+/// Approximate output of a step, in bytes.
 const STEP: usize = 32 << 10;
 
-/// Bytes that go into a step of gzip's decoder: it gives at most a thousand times as many.
+/// Maximum input of a step of gzip's decoder, in bytes. Its output is at most a thousand times as
+/// long.
 const GZIP_STEP: usize = 1 << 10;
 
-/// How a body is encoded.
+/// The encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Coding {
     Plain,
@@ -28,28 +29,28 @@ pub(super) enum Coding {
     Zstd,
 }
 
-/// Gives the bytes of a body, decoded.
+/// Decodes a body step by step.
 pub(super) enum Decoder {
     Plain(Bytes),
     Gzip(Bytes, Box<MultiGzDecoder<Vec<u8>>>),
     Zstd(Bytes, Frames),
 }
 
-/// Frames of zstd, one after the other.
+/// A sequence of zstd frames.
 pub(super) struct Frames {
     decoder: raw::Decoder<'static>,
     /// A frame has begun and not ended.
     is_open: bool,
-    /// The last step filled its output: there may be more without more input.
+    /// The last step filled its output: more may follow without further input.
     is_full: bool,
 }
 
-/// Why a body cannot be decoded.
+/// The reason why a body cannot be decoded.
 #[derive(Debug)]
 pub(super) struct Fault(String);
 
 impl Coding {
-    /// What the head of a request says; the name of a coding that is not known.
+    /// Reads the encoding from the headers; returns the name of an unsupported one as an error.
     pub(super) fn of(headers: &HeaderMap) -> Result<Self, String> {
         let mut coding = Self::Plain;
         for value in headers.get_all(header::CONTENT_ENCODING) {
@@ -66,7 +67,7 @@ impl Coding {
         Ok(coding)
     }
 
-    /// What its decoder may take, in bytes.
+    /// Returns the maximum memory of the decoder, in bytes.
     pub(super) fn memory(self) -> usize {
         match self {
             Self::Plain => 0,
@@ -94,13 +95,13 @@ impl Coding {
 }
 
 impl Decoder {
-    /// Adds encoded bytes, once [`Decoder::next`] gives none.
+    /// Adds encoded bytes. Call it after [`Decoder::next`] returned `None`.
     pub(super) fn push(&mut self, bytes: Bytes) {
         let (Self::Plain(waiting) | Self::Gzip(waiting, _) | Self::Zstd(waiting, _)) = self;
         *waiting = bytes;
     }
 
-    /// Decoded bytes, never none of them; `None` if more encoded ones are needed.
+    /// Returns decoded bytes, at least one; `None` if more input is needed.
     pub(super) fn next(&mut self) -> Result<Option<Bytes>, Fault> {
         let decoded = match self {
             Self::Plain(waiting) => std::mem::take(waiting),
@@ -120,7 +121,7 @@ impl Decoder {
         Ok((!decoded.is_empty()).then_some(decoded))
     }
 
-    /// What is left at the end, if anything; an error if something is missing.
+    /// Returns the remaining bytes at the end of the body; fails if the body is incomplete.
     pub(super) fn finish(&mut self) -> Result<Option<Bytes>, Fault> {
         match self {
             Self::Gzip(_, decoder) => {
@@ -152,7 +153,7 @@ impl Frames {
                 out.truncate(written);
                 return Ok(out.into());
             }
-            // Without more input, a full step has nothing behind it.
+            // Without more input, a full step may yield nothing further.
             if read == 0 && !waiting.is_empty() {
                 return Err(Fault("it makes no progress".to_owned()));
             }
@@ -186,7 +187,7 @@ mod tests {
         encoder.finish().expect("it is encoded")
     }
 
-    /// What comes out, and the most that came out at once.
+    /// Returns the decoded bytes and the size of the largest step.
     fn decoded(coding: Coding, bytes: &[u8], piece: usize) -> Result<(Vec<u8>, usize), Fault> {
         let mut decoder = coding.decoder()?;
         let (mut all, mut most) = (Vec::new(), 0);
@@ -216,7 +217,7 @@ mod tests {
                     assert!(found == *bytes, "{coding:?} {piece}");
                     assert!(most <= 2 << 20, "{coding:?} {piece}: {most}");
                 }
-                // Twice the same is twice the bytes.
+                // Two concatenated bodies decode to twice the bytes.
                 let twice = [encoded.as_slice(), encoded.as_slice()].concat();
                 let (found, _) = decoded(coding, &twice, 4096).expect("it is right");
                 assert_eq!(found.len(), 2 * bytes.len());

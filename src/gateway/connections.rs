@@ -1,8 +1,12 @@
-//! Open connections: how many there may be, and which one goes for another.
+//! Tracks open connections, and evicts idle ones for new clients.
 //!
-//! Invariant: there are never more than the limits have. A connection that waits for its client gives
-//! way to a new one, the longest idle first, so that no client waits for those who only hold
-//! connections open; one whose request is being answered is let be. Part of the room is left to
+//! Limits apply to all connections, to those without a known key, and to those of one address
+//! without a known key. At a limit, a new connection evicts the connection that has been idle
+//! longest, so that clients that only hold connections open block nobody. Some room is reserved for
+//! connections that have shown a key.
+//!
+//! Invariant: the limits are never exceeded. Connections with a request in flight are never
+//! evicted.
 //! connections that showed a key.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -17,23 +21,24 @@ use futures_util::task::AtomicWaker;
 use super::peer::Audience;
 use super::settings::Limits;
 
-/// In a connection's number of requests: it gave way to another.
+/// Flag in a connection's number of requests: the connection was closed.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
-/// The number of connections that are in no limit: others have theirs from 1.
+/// Number of connections that count toward no limit; others are numbered from 1.
 const BESIDE: u64 = 0;
 
-/// Connections that are looked at for one that gives way. Those found busy are looked at last the next time.
+/// Maximum number of connections that are examined for eviction. Busy ones move to the end of the
+/// order.
 const MOST_LOOKS: usize = 512;
 
-/// All open connections.
+/// The set of open connections.
 #[derive(Debug)]
 pub(super) struct Connections {
-    /// In sum, without a key, and of these with one address.
+    /// Maximum number in total, without a key, and without a key from one address.
     most: usize,
     most_strangers: usize,
     most_of_address: usize,
-    /// Moments at which connections became idle, counted.
+    /// A logical clock that orders the moments at which connections became idle.
     moments: AtomicU64,
     state: Mutex<State>,
 }
@@ -43,8 +48,8 @@ struct State {
     open: HashMap<u64, Entry>,
     strangers: usize,
     addresses: HashMap<IpAddr, Address>,
-    /// Connections by the moment at which they were idle when somebody last looked: with a key, and
-    /// without. They may have been busy since.
+    /// Connections with a key and without, ordered by the moment at which they became idle, as of
+    /// the last examination. They may have been busy since.
     known: BTreeMap<u64, u64>,
     unknown: BTreeMap<u64, u64>,
 }
@@ -53,31 +58,31 @@ struct State {
 struct Entry {
     address: IpAddr,
     showed_key: bool,
-    /// Its moment in the order of those that were looked at.
+    /// The moment under which the connection is currently ordered.
     seen: u64,
     life: Arc<Life>,
 }
 
-/// What a connection is doing. Requests change it without a lock.
+/// Activity of a connection. Requests update it without a lock.
 #[derive(Debug, Default)]
 struct Life {
-    /// Requests that are being answered.
+    /// Requests in flight, and the flag [`CLOSED`].
     requests: AtomicUsize,
-    /// When it became idle.
+    /// The moment at which the connection became idle.
     since: AtomicU64,
-    /// The task that serves it is to look what has become of the server.
+    /// The task of the connection must poll its requests again, since the server's stage changed.
     is_poked: AtomicBool,
     task: AtomicWaker,
 }
 
-/// Connections without a key of one address.
+/// Connections of one address without a key.
 #[derive(Debug, Default)]
 struct Address {
     open: usize,
     seen: BTreeSet<u64>,
 }
 
-/// An open connection. Dropping it makes room.
+/// An open connection. Dropping it frees its slot.
 #[derive(Debug)]
 pub(super) struct Open {
     all: Arc<Connections>,
@@ -86,31 +91,31 @@ pub(super) struct Open {
     showed_key: AtomicBool,
 }
 
-/// A request that is being answered.
+/// A request in flight, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Answering(Arc<Open>);
 
-/// The connection of a request, as an extension of it.
+/// The connection of a request, stored as an extension of the request.
 #[derive(Debug)]
 pub(super) struct Connected {
-    /// The other end.
+    /// Address of the peer.
     pub(super) peer: SocketAddr,
-    /// Who can reach its listener.
+    /// The clients that can reach the listener.
     pub(super) audience: Audience,
     pub(super) open: Arc<Open>,
 }
 
-/// What became of a client that connects.
+/// The outcome of [`Connections::admit`].
 #[derive(Debug)]
 pub(super) struct Admission {
-    /// Its connection; `None` if there is no room.
+    /// The connection; `None` if the limit is reached and all others are busy.
     pub(super) open: Option<Open>,
-    /// The limit that it met, whether or not another connection gave way.
+    /// The limit that was reached, even if another connection was evicted.
     pub(super) limit: Option<&'static str>,
 }
 
 impl Connections {
-    /// No connections yet.
+    /// Creates an empty set.
     pub(super) fn new(limits: &Limits) -> Arc<Self> {
         Arc::new(Self {
             most: limits.connections,
@@ -121,7 +126,7 @@ impl Connections {
         })
     }
 
-    /// A client that connects: another connection gives way where that is needed and can be.
+    /// Admits a new connection, and evicts an idle one if a limit is reached.
     pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Admission {
         let mut state = self.state();
         let own_open = state.addresses.get(&address).map_or(0, |own| own.open);
@@ -154,7 +159,7 @@ impl Connections {
         }
     }
 
-    /// A connection that is in no limit, and gives way to none.
+    /// Returns a connection that counts toward no limit and is never evicted.
     pub(super) fn beside(self: &Arc<Self>) -> Open {
         Open {
             all: Arc::clone(self),
@@ -164,13 +169,13 @@ impl Connections {
         }
     }
 
-    /// Closes the connection that was idle for longest, if one is.
+    /// Closes the connection that has been idle longest, if any.
     pub(super) fn close_oldest(&self) {
         let mut state = self.state();
         let _ = state.close_oldest(self, Among::Unknown) || state.close_oldest(self, Among::Known);
     }
 
-    /// Closes the connections on which no request is being answered.
+    /// Closes all connections without a request in flight.
     pub(super) fn close_idle(&self) {
         let mut state = self.state();
         for number in state.open.keys().copied().collect::<Vec<_>>() {
@@ -178,7 +183,7 @@ impl Connections {
         }
     }
 
-    /// Closes all connections, and gives the number of requests that were being answered.
+    /// Closes all connections, and returns the number of requests that were in flight.
     pub(super) fn close_all(&self) -> usize {
         let mut state = self.state();
         let all = state.open.keys().copied().collect::<Vec<_>>();
@@ -192,7 +197,7 @@ impl Connections {
             .sum()
     }
 
-    /// Has the tasks of all connections look what has become of the server.
+    /// Wakes the tasks of all connections after a change of the server's stage.
     pub(super) fn poke(&self) {
         for entry in self.state().open.values() {
             entry.life.is_poked.store(true, Ordering::Release);
@@ -200,7 +205,7 @@ impl Connections {
         }
     }
 
-    /// Now, in the order in which connections become idle.
+    /// Returns the next moment of the logical clock.
     fn moment(&self) -> u64 {
         self.moments.fetch_add(1, Ordering::Relaxed)
     }
@@ -211,8 +216,8 @@ impl Connections {
 }
 
 impl Open {
-    /// Ends when the connection is to be closed. Belongs into the task that serves it: that is woken when
-    /// its requests are to look again.
+    /// Resolves when the connection must close. Await it in the task that serves the connection:
+    /// [`Connections::poke`] wakes that task to poll its requests.
     pub(super) async fn closed(&self) {
         let life = &self.life;
         poll_fn(|context| {
@@ -229,13 +234,13 @@ impl Open {
         .await;
     }
 
-    /// A request of it is being answered, until what is given is dropped.
+    /// Counts a request as in flight until the returned guard is dropped.
     pub(super) fn answering(self: &Arc<Self>) -> Answering {
         self.life.requests.fetch_add(1, Ordering::AcqRel);
         Answering(Arc::clone(self))
     }
 
-    /// A request of it had a key that is known.
+    /// Marks the connection: one of its requests had a known key.
     pub(super) fn showed_key(&self) {
         if !self.showed_key.load(Ordering::Relaxed)
             && !self.showed_key.swap(true, Ordering::Relaxed)
@@ -254,13 +259,14 @@ impl Drop for Open {
 impl Drop for Answering {
     fn drop(&mut self) {
         let open = &self.0;
-        // Told before it is idle: whoever sees it idle sees since when.
+        // Stored before the count drops: a reader that sees the connection idle also sees since
+        // when.
         open.life.since.store(open.all.moment(), Ordering::Relaxed);
         open.life.requests.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// Who may have to give way.
+/// The connections among which one is evicted.
 #[derive(Debug, Clone, Copy)]
 enum Among {
     Known,
@@ -287,7 +293,7 @@ impl State {
         (moment, life)
     }
 
-    /// Closes the one of these that was idle for longest, if one is idle.
+    /// Closes the connection of this group that has been idle longest, if any is idle.
     fn close_oldest(&mut self, all: &Connections, among: Among) -> bool {
         for _ in 0..MOST_LOOKS {
             let first = match among {
@@ -307,13 +313,14 @@ impl State {
             if !is_busy && since == entry.seen && self.close_if_idle(number) {
                 return true;
             }
-            // It was busy since: its place is behind those that were idle for longer.
+            // It was busy since it was last ordered: move it behind those that have been idle
+            // longer.
             self.see(number, if is_busy { all.moment() } else { since });
         }
         false
     }
 
-    /// Gives a connection its place in the order.
+    /// Moves a connection to a new place in the order.
     fn see(&mut self, number: u64, moment: u64) {
         let Some(entry) = self.open.get_mut(&number) else {
             return;
@@ -355,7 +362,7 @@ impl State {
         }
     }
 
-    /// Closes a connection unless a request of it is being answered.
+    /// Closes a connection unless it has a request in flight.
     fn close_if_idle(&mut self, number: u64) -> bool {
         let Some(entry) = self.open.get(&number) else {
             return false;
@@ -452,7 +459,7 @@ mod tests {
         );
         drop(strangers);
         assert_eq!(all.state().strangers, 0);
-        // All of it is theirs if nobody else comes.
+        // They may use the whole limit if nobody else connects.
         let more: Vec<_> = (0..2).map(|_| admit(&all, ONE).expect("room")).collect();
         let _busy: Vec<_> = more.iter().map(Open::answering).collect();
         for open in &more {

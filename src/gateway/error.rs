@@ -1,6 +1,7 @@
-//! One error for every route: a status, a stable code, words, and the request's id.
+//! The error type of all routes: an HTTP status, a stable code, a message, and the request's id.
 //!
-//! Invariant: what is the server's own fault is logged in full and told only by its code.
+//! Invariant: internal errors are logged in full; clients see only their code and a general
+//! message.
 
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -14,7 +15,7 @@ use crate::database::DatabaseError;
 use crate::service::{self, CallError, Refusal};
 use crate::task::{BAD_REQUEST, BlobError, EnqueueError, Failure, SERVICE_UNAVAILABLE};
 
-/// Tells a client whether trying again can help.
+/// The header that says whether a retry can help.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// A failed request.
@@ -26,7 +27,7 @@ pub(super) struct Error {
     more: Box<More>,
 }
 
-/// What few errors have.
+/// Fields that only few errors have.
 #[derive(Debug, Clone, Default)]
 #[expect(
     clippy::option_option,
@@ -34,15 +35,16 @@ pub(super) struct Error {
 )]
 struct More {
     args: Map<String, Value>,
-    /// Seconds after which it may be tried again.
+    /// Seconds after which the client may retry.
     retry_after: Option<u64>,
-    /// Methods that the path has, of a request with another.
+    /// Methods that the path supports, for an unsupported method.
     allow: Option<HeaderValue>,
-    /// An upstream's own body, which passes through.
+    /// An upstream's error body and its content type, passed through unchanged.
     body: Option<(Bytes, String)>,
-    /// What only the log is told.
+    /// Details for the log only.
     detail: Option<String>,
-    /// The field of a request that is wrong, of an adapter's error; it may have none.
+    /// The wrong field of a chat adapter's request. The outer `None` is an error of another route,
+    /// the inner `None` an error without a field.
     param: Option<Option<String>>,
 }
 
@@ -52,7 +54,7 @@ pub(super) struct ErrorBody {
     error: ErrorDetail,
 }
 
-/// What went wrong.
+/// The description of an error.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(clippy::option_option, reason = "left out, null, or a field")]
 #[serde(rename_all = "camelCase")]
@@ -70,7 +72,7 @@ struct ErrorDetail {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, required = false)]
     param: Option<Option<String>>,
-    /// The request's id, also in the header `Z-requestId`.
+    /// Id of the request, also in the header `Z-requestId`.
     request_id: String,
 }
 
@@ -84,35 +86,35 @@ impl Error {
         }
     }
 
-    /// A request that is wrong somewhere.
+    /// The request is invalid.
     pub(super) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, BAD_REQUEST, message)
     }
 
-    /// A detail for programs.
+    /// Adds a machine-readable detail.
     pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.more.args.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Seconds after which it may be tried again.
+    /// Sets the seconds after which the client may retry.
     pub(super) fn retry_after(mut self, seconds: u64) -> Self {
         self.more.retry_after = Some(seconds);
         self
     }
 
-    /// What only the log is told.
+    /// Adds a detail for the log only.
     pub(super) fn because(mut self, detail: &dyn std::fmt::Display) -> Self {
         self.more.detail = Some(detail.to_string());
         self
     }
 
-    /// What only the log is told.
+    /// Returns the detail for the log.
     pub(super) fn detail(&self) -> Option<&str> {
         self.more.detail.as_deref()
     }
 
-    /// What only the log is told.
+    /// Takes the detail for the log.
     pub(super) fn take_detail(&mut self) -> Option<String> {
         self.more.detail.take()
     }
@@ -194,7 +196,7 @@ impl Error {
         .with("limit", limit)
     }
 
-    /// Nothing can be stored, in the database or beside it.
+    /// The disk is full: neither the database nor the blob store can write.
     fn disk_is_full() -> Self {
         Self::new(
             StatusCode::INSUFFICIENT_STORAGE,
@@ -203,7 +205,7 @@ impl Error {
         )
     }
 
-    /// A request that was cut off when the server stopped.
+    /// The server stopped and cut off the request.
     pub(super) fn stopping() -> Self {
         let message = "the server stops; another one may answer";
         Self::new(
@@ -214,14 +216,14 @@ impl Error {
         .retry_after(1)
     }
 
-    /// A connection for which there is no room.
+    /// The connection limit is reached.
     pub(super) fn too_many_connections() -> Self {
         let message = "the server has as many open connections as it may have";
         let status = StatusCode::SERVICE_UNAVAILABLE;
         Self::new(status, "TOO_MANY_CONNECTIONS", message).retry_after(1)
     }
 
-    /// A key, or an account, with as many requests under way as it may have.
+    /// The key or account has reached its limit of requests in flight.
     pub(super) fn too_many_requests(met: Met) -> Self {
         let (limit, most) = (met.limit, met.most);
         let message = format!(
@@ -234,7 +236,7 @@ impl Error {
         error.with("limit", most).retry_after(1)
     }
 
-    /// A request that the HTTP library refused, with its status.
+    /// The HTTP library rejected the request with this status.
     pub(super) fn no_request(status: StatusCode) -> Self {
         let (code, message) = match status {
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => (
@@ -252,8 +254,8 @@ impl Error {
         Self::new(status, code, message)
     }
 
-    /// A request with `Content-Length` and `Transfer-Encoding`: a proxy before this server may have read
-    /// another body than this server would.
+    /// The request has both `Content-Length` and `Transfer-Encoding`. A proxy in front of this
+    /// server may have read a different body than this server would.
     pub(super) fn two_lengths() -> Self {
         Self::bad_request(
             "the request has both `Content-Length` and `Transfer-Encoding`; send one of them",
@@ -261,13 +263,13 @@ impl Error {
         .with("place", "Content-Length")
     }
 
-    /// A path that does not exist.
+    /// The path does not exist.
     pub(super) fn no_path() -> Self {
         let message = "there is nothing at this path; GET /openapi.json tells what there is";
         Self::new(StatusCode::NOT_FOUND, "PATH_NOT_FOUND", message)
     }
 
-    /// A path that has other methods.
+    /// The path supports other methods.
     pub(super) fn no_method(allow: &str) -> Self {
         let message = format!("this path takes {allow} only");
         let status = StatusCode::METHOD_NOT_ALLOWED;
@@ -276,7 +278,8 @@ impl Error {
         error
     }
 
-    /// An unknown service is a bad request where it is called, and not found where it is read.
+    /// Turns the error of an unknown service into "not found". Calls of a service report it as a
+    /// bad request, reads do not.
     pub(super) fn for_reading(self, what: &str, id: &str) -> Self {
         if self.status == StatusCode::BAD_REQUEST {
             return Self::no_entity(what, id);
@@ -284,11 +287,11 @@ impl Error {
         self
     }
 
-    /// The error as clients of chat adapters read it: with the field that is wrong.
+    /// Returns the error in the form of the chat adapters, with the wrong field.
     pub(super) fn for_adapter(mut self) -> Self {
         let place = self.more.args.get("place").and_then(Value::as_str);
         let field = place.and_then(|place| place.strip_prefix("$."));
-        // What a service calls a place in its data or config is one of the client's body.
+        // Places in the data or config of a service are fields of the client's body.
         let field = field.map(|field| {
             let inner = ["data.", "config."];
             let inner = inner.iter().find_map(|above| field.strip_prefix(above));
@@ -298,10 +301,10 @@ impl Error {
         self
     }
 
-    /// The error as the data of an event, on one line: for an answer whose status is told already.
+    /// Returns the error as the data of an event, on one line. Used after the HTTP status was sent.
     pub(super) fn event_data(mut self, request_id: &str) -> String {
         let passed = self.more.body.take().filter(|(body, _)| {
-            // An upstream's own, where clients find in it what they look for.
+            // An upstream's own error, if it has the shape that clients expect.
             #[derive(serde::Deserialize)]
             struct Shape {
                 #[serde(rename = "error")]
@@ -310,15 +313,15 @@ impl Error {
             serde_json::from_slice::<Shape>(body).is_ok()
         });
         if let Some(text) = passed.and_then(|(body, _)| String::from_utf8(body.into()).ok()) {
-            // Between its parts only: a JSON text has no line breaks in its strings.
+            // JSON strings contain no line breaks, so this changes only whitespace.
             return text.replace(['\n', '\r'], " ");
         }
         let body = self.for_adapter().body(request_id);
-        // A body of strings is always JSON.
+        // Serializing strings does not fail.
         serde_json::to_string(&body).unwrap_or_default()
     }
 
-    /// A failure as it was stored with a task.
+    /// Returns the error that was stored with a failed task.
     pub(super) fn of_failure(failure: Failure) -> Self {
         let status = StatusCode::from_u16(failure.status);
         let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -331,12 +334,12 @@ impl Error {
         error
     }
 
-    /// The whole of an HTTP/1 response, for connections on which no request was read.
+    /// Returns a complete HTTP/1 response, for connections on which no request was read.
     pub(super) fn raw(self, request_id: &str) -> Bytes {
         let status = self.status;
         let retry_after = self.more.retry_after;
         let body = self.body(request_id);
-        // A body of strings is always JSON.
+        // Serializing strings does not fail.
         let body = serde_json::to_string(&body).unwrap_or_default();
         let retry_after =
             retry_after.map_or_else(String::new, |it| format!("retry-after: {it}\r\n"));
@@ -361,7 +364,7 @@ impl Error {
         }
     }
 
-    /// The response, once the request's id is known.
+    /// Renders the response. The caller provides the request's id.
     pub(super) fn render(mut self, request_id: &str) -> Response {
         let status = self.status;
         let retry_after = self.more.retry_after;
@@ -386,7 +389,7 @@ impl Error {
     }
 }
 
-/// The kind of error that clients of chat adapters look at.
+/// Returns the error kind of chat adapters for a status.
 fn kind(status: StatusCode) -> &'static str {
     match status.as_u16() {
         401 => "authentication_error",
@@ -400,7 +403,7 @@ fn kind(status: StatusCode) -> &'static str {
     }
 }
 
-/// The body is made where the request's id is known: [`super::observe`].
+/// The body is rendered by [`super::observe`], which knows the request's id.
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();
@@ -468,7 +471,7 @@ impl From<EnqueueError> for Error {
             )
             .with("limit", limit)
             .with("retryAfterMs", retry_after),
-            // Nothing that comes by itself soon: who tries again is refused again.
+            // This limit is not freed over time, so an early retry would fail again.
             EnqueueError::TooManyStored { limit } => {
                 let status = StatusCode::TOO_MANY_REQUESTS;
                 Self::new(status, "TOO_MANY_STORED_TASKS", message).with("limit", limit)
@@ -491,7 +494,7 @@ impl From<EnqueueError> for Error {
     }
 }
 
-/// A body or an answer that the blob store did not take or give.
+/// Converts an error of the blob store.
 impl From<BlobError> for Error {
     fn from(error: BlobError) -> Self {
         let failed = if error.to_string().contains("No space left") {

@@ -1,4 +1,4 @@
-//! Parts of a request, each with an error of ours if it is wrong.
+//! Extractors for the path and query of a request, with the gateway's own errors.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use super::Gateway;
 use super::error::Error;
 use crate::account::number;
 
-/// Parameters in the path.
+/// Parameters of the path.
 #[derive(Debug)]
 pub(super) struct InPath<T>(pub(super) T);
 
-/// Parameters in the query.
+/// Parameters of the query.
 #[derive(Debug)]
 pub(super) struct InQuery<T>(pub(super) T);
 
-/// Reads a number in a query: ASCII digits and nothing else.
+/// Deserializes a number of a query: ASCII digits only.
 pub(super) fn digits<'de, N, D>(query: D) -> Result<Option<N>, D::Error>
 where
     N: TryFrom<i64>,

@@ -1,7 +1,8 @@
-//! The forms that a predict request comes in: a raw body, data and config, both as texts.
+//! Extractors for the three forms of a predict request: a raw body, data and config as JSON, and
+//! both as strings.
 //!
-//! Invariant: of every form is told first what its caller lacks (a key, a permission, access to the
-//! service), then what is wrong with the rest; only then is a body read.
+//! Invariant: report missing credentials, permission and service access first, then a malformed
+//! head. Only then is the body read.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -26,19 +27,19 @@ use crate::service::meter::Operation;
 use crate::service::{Request, Service};
 use crate::task::{Content, TaskId};
 
-/// A client's own name for a request that it may repeat.
+/// The header by which a client marks retries of the same request.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// Longest such name, in bytes.
+/// Maximum length of an idempotency key, in bytes.
 const LONGEST_IDEMPOTENCY_KEY: usize = 255;
 
-/// The service that a path names.
+/// The service in a path.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 pub(super) struct ServicePath {
-    /// The service's owner: its name or number
+    /// Owner of the service: its name or number
     pub(super) account: String,
-    /// The service: its name or number
+    /// Name or number of the service
     pub(super) model: String,
 }
 
@@ -47,7 +48,7 @@ pub(super) struct ServicePath {
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 pub(super) struct RawParameters {
-    /// A predict config of the service, by its id; the default one without it.
+    /// Id of a predict config of the service; the service's default if omitted.
     #[param(nullable = false)]
     #[serde(default, deserialize_with = "digits")]
     config_id: Option<i64>,
@@ -60,11 +61,11 @@ pub(super) struct RawParameters {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PredictRequestData<'a> {
-    /// Predict input, in the service's own format: `/openapi.json?service=ACCOUNT/NAME` says which.
+    /// Predict input in the service's own format, which `/openapi.json?service=ACCOUNT/NAME` describes.
     #[serde(borrow)]
     #[schema(value_type = Object)]
     data: &'a RawValue,
-    /// Predict config; the service's default without it.
+    /// Predict config; the service's default if omitted.
     #[serde(borrow, default)]
     #[schema(value_type = Option<Object>)]
     config: Option<&'a RawValue>,
@@ -72,76 +73,76 @@ pub(super) struct PredictRequestData<'a> {
     data_type: Option<String>,
 }
 
-/// Predict data and config, each as a text.
+/// Predict data and config, each as a string.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Predict2RequestData {
-    /// Predict input as a string: for a package's models JSON, which the service's own document says.
+    /// Predict input as a string: JSON for models of a package, as the service's own document describes.
     data: String,
-    /// Predict config as a string; the service's default without it.
+    /// Predict config as a string; the service's default if omitted.
     config: Option<String>,
     /// Data type of the request.
     data_type: Option<String>,
 }
 
-/// A predict request that may be made.
+/// An authorized predict request.
 pub(super) struct Call {
     pub(super) service: Arc<Service>,
     pub(super) caller: AccountId,
     pub(super) request: Request,
 }
 
-/// A predict request of a form.
+/// Extracts a synchronous predict request of one form.
 pub(super) struct Asked<F> {
     pub(super) call: Call,
     form: PhantomData<F>,
 }
 
-/// The same of a request that its client may repeat.
+/// Extracts a request that creates a task, which the client may retry.
 pub(super) struct Repeatable<F> {
     pub(super) call: Call,
-    /// What its task is to have.
+    /// Values for the task to create.
     pub(super) coming: Coming,
     form: PhantomData<F>,
 }
 
-/// What is known of a task before its request's body is read.
+/// The values of a task that are known before its body is read.
 pub(super) struct Coming {
-    /// Its id.
+    /// Id of the task.
     pub(super) id: TaskId,
-    /// Its `Idempotency-Key`.
+    /// The `Idempotency-Key` of the request.
     pub(super) key: Option<String>,
-    /// The request was counted in its account's rate.
+    /// The request was already counted toward its account's rate limit.
     pub(super) is_counted: bool,
-    /// The body, if it is in the blob store already: the request has none then.
+    /// The body, if it is in the blob store already. The request is empty then.
     pub(super) stored: Option<Content>,
 }
 
-/// What a form reads from.
+/// The context in which a form is read.
 pub(super) struct Source<'a> {
     gateway: &'a Arc<Gateway>,
     service: &'a Service,
     caller: AccountId,
-    /// The task that a raw body may be stored for as it arrives.
+    /// The task under whose id a large raw body is stored while it arrives.
     store_for: Option<TaskId>,
 }
 
-/// How a request says its data, config and data type.
+/// A form in which requests carry data, config and data type.
 pub(super) trait Form: Send {
-    /// What is asked of a service; the body's place, if it was stored.
+    /// Reads the request, and the location of its body if it was stored.
     fn read(
         source: Source<'_>,
         request: HttpRequest,
     ) -> impl Future<Output = Result<(Request, Option<Content>), Error>> + Send;
 }
 
-/// The body is the data, the query names the config.
+/// Raw form: the body is the data, the query names the config.
 pub(super) struct Raw;
 
-/// The body is an object of data and config.
+/// JSON form: the body is an object with data and config.
 pub(super) struct Whole;
 
-/// The body is an object of texts.
+/// String form: the body is an object with data and config as strings.
 pub(super) struct Texts;
 
 impl<F: Form> FromRequest<Arc<Gateway>> for Asked<F> {
@@ -179,7 +180,8 @@ impl<F: Form> FromRequest<Arc<Gateway>> for Repeatable<F> {
         let (service, caller) = target(&mut parts, gateway, Operation::Create).await?;
         let key = idempotency_key(&parts.headers)?;
         let now = Timestamp::now();
-        // A small body costs no more than its refusal, which is exact once it is there.
+        // A small body costs no more than its rejection. Its limits are checked exactly after it is
+        // read.
         let is_counted = Declared::of(&parts.headers).may_be_large();
         if is_counted {
             let limit = gateway.limit(caller)?;
@@ -213,7 +215,7 @@ impl<F: Form> FromRequest<Arc<Gateway>> for Repeatable<F> {
     }
 }
 
-/// The service of the path, and who calls it.
+/// Returns the service in the path, and the caller's account.
 async fn target(
     parts: &mut Parts,
     gateway: &Arc<Gateway>,
@@ -224,7 +226,7 @@ async fn target(
     let caller = caller.require(Permission::Predict)?;
     let service = gateway.service_for(caller, &path.account, &path.model)?;
     if let Some(known) = parts.extensions.get::<Arc<Known>>() {
-        // It is set once for a request.
+        // It is set once per request.
         let _ = known.asked.set((Arc::clone(&service), operation));
     }
     Ok((service, caller))

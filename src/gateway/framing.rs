@@ -1,38 +1,41 @@
-//! Where requests begin in the bytes of an HTTP/1 connection, and whether one says its length twice.
+//! Follows the requests in the bytes of an HTTP/1 connection, to detect a request that declares its
+//! length twice.
 //!
-//! Invariant: nothing is kept but the head under way, up to a bound. What the HTTP library rejects anyway is
-//! not told apart here.
+//! Such a request allows request smuggling, and the HTTP library accepts it. Other malformed
+//! requests are left to the library.
+//!
+//! Invariant: only the current head is kept, up to [`MOST_HEAD`].
 
-/// Most bytes of a head that are kept: the library reads no longer ones.
+/// Maximum size of a head that is kept, in bytes. The library rejects longer ones.
 const MOST_HEAD: usize = 1 << 20;
 
 /// Follows the requests of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Framing {
     part: Part,
-    /// The head, or the line, under way.
+    /// The unfinished head or line.
     line: Vec<u8>,
 }
 
 /// The part of a request that comes next.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// A request's head.
+    /// The head of a request.
     #[default]
     Head,
-    /// So many bytes of a body.
+    /// Remaining bytes of a body.
     Body(u64),
     /// The size of a chunk.
     ChunkSize,
-    /// So many bytes of a chunk, and its end of line.
+    /// Remaining bytes of a chunk, with its line break.
     Chunk(u64),
     /// Fields after the last chunk.
     Trailers,
-    /// The connection is no longer followed.
+    /// The position is lost; the rest is ignored.
     Lost,
 }
 
-/// What a head says of its body.
+/// The lengths that a head declares for its body.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Lengths {
     length: Option<u64>,
@@ -41,8 +44,8 @@ struct Lengths {
 }
 
 impl Framing {
-    /// Follows more bytes. Gives the place after the first head that has both `Content-Length` and
-    /// `Transfer-Encoding`.
+    /// Processes bytes. Returns the position after the first head that has both `Content-Length`
+    /// and `Transfer-Encoding`.
     pub(super) fn ambiguous_head(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         while at < bytes.len() {
@@ -79,7 +82,7 @@ impl Framing {
         }
     }
 
-    /// So many bytes are left of a body or a chunk.
+    /// Processes the end of a piece of a body or chunk with `left` bytes left.
     fn skipped(&mut self, left: u64) {
         self.part = match (self.part, left) {
             (Part::Body(_), 0) => Part::Head,
@@ -89,7 +92,7 @@ impl Framing {
         };
     }
 
-    /// A line ended; `true` if it was the last of a head with two lengths.
+    /// Processes the end of a line; returns `true` if it ended a head with two lengths.
     fn line_ended(&mut self) -> bool {
         let is_blank = |line: &[u8]| line.ends_with(b"\n\n") || line.ends_with(b"\n\r\n");
         match self.part {
@@ -149,7 +152,7 @@ impl Lengths {
         lengths
     }
 
-    /// What comes after the head.
+    /// Returns the part that follows the head.
     fn next(&self) -> Part {
         match (self.has_coding, self.has_length, self.length) {
             (true, _, _) => Part::ChunkSize,

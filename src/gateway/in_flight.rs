@@ -1,7 +1,7 @@
-//! Requests that are being answered, by their key and account.
+//! Limits on the requests in flight of each key and each account.
 //!
-//! Invariant: a key, and an account with all its keys, has at most as many requests under way as the limits
-//! allow. Each of them holds a connection that does not give way, so no key takes all connections.
+//! Invariant: a key, and an account over all its keys, never exceeds its limit. A request in flight
+//! keeps its connection from being evicted, so the limit stops one key from taking all connections.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::settings::Limits;
 use crate::account::AccountId;
 
-/// The requests that are being answered.
+/// Counts of the requests in flight.
 #[derive(Debug, Default)]
 pub(super) struct InFlight(Arc<Mutex<Counts>>);
 
@@ -19,7 +19,7 @@ struct Counts {
     accounts: HashMap<AccountId, usize>,
 }
 
-/// A request that is being answered, until it is dropped.
+/// A counted request in flight, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     counts: Arc<Mutex<Counts>>,
@@ -27,7 +27,7 @@ pub(super) struct Place {
     account: AccountId,
 }
 
-/// The limit that a request met.
+/// The limit that a request exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Met {
     /// The setting's name.
@@ -36,7 +36,7 @@ pub(super) struct Met {
 }
 
 impl InFlight {
-    /// Takes a place for a request with a key.
+    /// Counts a request of a key; fails if a limit is reached.
     pub(super) fn begin(
         &self,
         key: i64,

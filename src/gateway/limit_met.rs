@@ -1,4 +1,5 @@
-//! A limit of the server that was met: counted each time, told in the log now and then.
+//! Reports reached limits of the server: each is counted in the metrics and logged at most every
+//! ten seconds.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::metrics::Metrics;
 
-/// Shortest time between two lines about one limit: whoever meets it may do so thousands of times.
+/// Minimum time between two log lines about one limit. A client can reach it thousands of times.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
-/// When each limit was told last, and how often it was met since.
+/// When each limit was last logged, and how often it was reached since.
 #[derive(Debug, Default)]
 pub(super) struct LimitsMet(Mutex<HashMap<&'static str, Met>>);
 
@@ -20,7 +21,7 @@ struct Met {
 }
 
 impl LimitsMet {
-    /// A limit was met by someone.
+    /// Counts and logs that a limit was reached.
     pub(super) fn met(&self, metrics: &Metrics, limit: &'static str, who: &dyn std::fmt::Display) {
         metrics.limit_reached(limit);
         if let Some(times) = self.count(limit, Instant::now()) {
@@ -28,7 +29,7 @@ impl LimitsMet {
         }
     }
 
-    /// How often a limit was met since it was told, if it is time to tell it.
+    /// Returns how often a limit was reached since it was last logged, if it is time to log it.
     fn count(&self, limit: &'static str, now: Instant) -> Option<u64> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(met) = all.get_mut(limit) else {

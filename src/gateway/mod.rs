@@ -1,6 +1,9 @@
-//! The gateway: HTTP in front of services and tasks, as `gateway.md`'s contract has it.
+//! The HTTP gateway: serves the services, tasks, registry, training and chat adapters over HTTP.
 //!
-//! Invariant: a handler extracts, makes one call, responds. Knows nothing of the command line.
+//! The contract of the API is in `gateway.md`. The module knows nothing of the command line:
+//! `serve` hands it settings and parts.
+//!
+//! Invariant: a handler extracts its inputs, makes one call, and responds.
 
 mod auth;
 mod body;

@@ -1,7 +1,7 @@
-//! What surrounds every request: its id, its line in the log, its place in the metrics, the body of
-//! its error.
+//! Middleware around every request: assigns its id, writes its log line, counts it in the metrics,
+//! and renders the body of its error.
 //!
-//! Invariant: no key, no query and no body is ever logged.
+//! Invariant: keys, queries and bodies are never logged.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -31,39 +31,40 @@ use crate::service::Service;
 use crate::service::meter::{ABANDONED, Operation, Outcome};
 use crate::task::TaskId;
 
-/// What the paths of the chat adapters begin with.
+/// Path prefix of the chat adapters.
 pub(super) const ADAPTERS: &str = "/api/adapters/";
 
-/// Longest path that is logged, in bytes.
+/// Maximum length of a logged path, in bytes.
 const LONGEST_PATH: usize = 512;
 
-/// What becomes known of a request while it is answered.
+/// Facts about a request that become known while it is answered, stored as an extension of the
+/// request.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// The request's id.
+    /// Id of the request.
     pub(super) id: Option<HeaderValue>,
-    /// Whose key it has, once the key was found.
+    /// The owner of the key, once the request is authenticated.
     pub(super) caller: OnceLock<Whose>,
-    /// Its place among the requests of its key, once the key was found.
+    /// Its slot among the key's requests in flight, once the request is authenticated.
     pub(super) place: OnceLock<Place>,
-    /// What is asked of which service, once it is clear that it may be.
+    /// The service and operation, once the request is authorized.
     pub(super) asked: OnceLock<(Arc<Service>, Operation)>,
 }
 
-/// Whose key a request has.
+/// The owner of a request's key.
 #[derive(Debug)]
 pub(super) struct Whose {
     pub(super) id: AccountId,
     pub(super) account: String,
-    /// The key's name.
+    /// Name of the key.
     pub(super) key: String,
 }
 
-/// The task that a request made, as an extension of its answer.
+/// The task that a request created, stored as an extension of the response.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Made(pub(super) TaskId);
 
-/// A request, and what is known of its answer.
+/// The log line of a request; it is written when the value is dropped.
 struct Line {
     gateway: Arc<Gateway>,
     id: HeaderValue,
@@ -71,14 +72,14 @@ struct Line {
     route: Option<MatchedPath>,
     uri: Uri,
     peer: Option<IpAddr>,
-    /// The proxy that said who the peer is.
+    /// Address of the proxy that forwarded the client's address.
     via: Option<IpAddr>,
     known: Arc<Known>,
     started: Instant,
     answer: Option<Answered>,
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Default)]
 struct Answered {
     status: u16,
@@ -87,11 +88,11 @@ struct Answered {
     detail: Option<String>,
 }
 
-/// Has every request answered and told of.
+/// The layer that observes every request.
 #[derive(Clone)]
 pub(super) struct Observing(pub(super) Arc<Gateway>);
 
-/// What answers requests, and is observed.
+/// The observed inner service.
 #[derive(Clone)]
 pub(super) struct Observed<S> {
     gateway: Arc<Gateway>,
@@ -109,7 +110,8 @@ impl<S> Layer<S> for Observing {
     }
 }
 
-/// A function as a layer would copy the request several times over, and need twice the memory.
+/// Written by hand: a function as a layer would copy the request several times, and need twice the
+/// memory.
 impl<S> tower::Service<Request> for Observed<S>
 where
     S: tower::Service<Request, Response = Response, Error = Infallible>,
@@ -128,7 +130,7 @@ where
         if let Some(error) = wrong_host(&request) {
             return Box::pin(ready(Ok(line.end(error.into_response()))));
         }
-        // Costs nothing unless traces are sent: no log asks for this target.
+        // Free unless traces are sent: logs do not enable this target.
         let span = tracing::trace_span!(
             target: "pkgtool::trace",
             "request",
@@ -136,7 +138,8 @@ where
             method = %line.method,
             route = line.route()
         );
-        // The task of a connection is woken when it is time to cut; streams of HTTP/2 have their own.
+        // The listener wakes the task of a connection at the cut. Streams of HTTP/2 have tasks of
+        // their own.
         let has_own_task = request.version() == Version::HTTP_2;
         let answer = self.inner.call(request).instrument(span);
         Box::pin(async move {
@@ -151,7 +154,7 @@ where
     }
 }
 
-/// Measures how long each step of some work keeps the thread that it runs on.
+/// Measures how long each poll of a future occupies its thread.
 async fn timed<T>(metrics: &Metrics, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     poll_fn(|context| {
@@ -164,7 +167,7 @@ async fn timed<T>(metrics: &Metrics, work: impl Future<Output = T>) -> T {
 }
 
 impl Known {
-    /// The request's id.
+    /// Returns the request's id.
     pub(super) fn id(&self) -> &str {
         let id = self.id.as_ref().and_then(|id| id.to_str().ok());
         id.unwrap_or_default()
@@ -185,7 +188,7 @@ impl Drop for Line {
 }
 
 impl Line {
-    /// What is known of a request before anything is done about it.
+    /// Starts the log line of a request with the facts of its head.
     fn begin(gateway: &Arc<Gateway>, request: &mut Request) -> Self {
         let started = Instant::now();
         gateway.metrics.came();
@@ -217,7 +220,7 @@ impl Line {
         }
     }
 
-    /// The answer as it leaves; what came of the request is told.
+    /// Completes the response and logs the request.
     fn end(mut self, mut response: Response) -> Response {
         let error = response.extensions_mut().remove::<Error>();
         let made = response.extensions_mut().remove::<Made>();
@@ -236,7 +239,7 @@ impl Line {
         answer.status = response.status().as_u16();
         self.answer = Some(answer);
         if self.known.place.get().is_some() {
-            // Until the body has left: streams last longer than their head.
+            // Keeps the slot until the body is sent: streams outlast their head.
             response.extensions_mut().insert(Arc::clone(&self.known));
         }
         response.headers_mut().insert(REQUEST_ID, self.id.clone());
@@ -265,7 +268,7 @@ impl Line {
 
     fn log(&self, answer: &Answered, took: Duration) {
         let status = answer.status;
-        // A line that nobody wants costs nothing more.
+        // A disabled level costs nothing more.
         macro_rules! line {
             ($level:expr, $words:literal) => {
                 if tracing::enabled!($level) {
@@ -301,7 +304,7 @@ impl Line {
         } else if answer.code.is_some() {
             line!(Level::INFO, "refused");
         } else if self.method == Method::GET {
-            // Who waits for a task asks again and again.
+            // Clients that wait for a task poll again and again.
             line!(Level::DEBUG, "answered");
         } else {
             line!(Level::INFO, "answered");
@@ -313,7 +316,7 @@ impl Line {
         path.get(..LONGEST_PATH).unwrap_or(path)
     }
 
-    /// The task that was made, or that the path names where the route has a task.
+    /// Returns the created task, or the task in the path if the route has one.
     fn task(&self, made: Option<TaskId>) -> Option<TaskName<'_>> {
         if let Some(made) = made {
             return Some(TaskName::Made(made));
@@ -324,7 +327,7 @@ impl Line {
     }
 }
 
-/// A task, by its id or by what a client calls it.
+/// A task, by its id or by the text in the path.
 enum TaskName<'n> {
     Made(TaskId),
     Named(&'n str),
@@ -339,7 +342,7 @@ impl fmt::Display for TaskName<'_> {
     }
 }
 
-/// What HTTP/1.1 asks of a request's `Host`: that there is one, and no second.
+/// Returns an error unless the request has exactly one `Host`, as HTTP/1.1 requires.
 fn wrong_host(request: &Request) -> Option<Error> {
     if request.version() != Version::HTTP_11 {
         return None;

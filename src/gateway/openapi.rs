@@ -1,4 +1,4 @@
-//! The OpenAPI document without its paths, which the routes bring along.
+//! The frame of the OpenAPI document; the routes add their paths.
 
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
@@ -40,7 +40,7 @@ impl Modify for Keys {
     }
 }
 
-/// The document, before any path is in it.
+/// Returns the document without paths.
 pub(super) fn frame() -> utoipa::openapi::OpenApi {
     Document::openapi()
 }

@@ -1,7 +1,7 @@
-//! Who is at the other end of a request: the connection's address, or what a trusted proxy says.
+//! The client's address: the peer of the connection, or the address that a trusted proxy forwards.
 //!
-//! Invariant: nobody but a trusted proxy is believed, and of what it says only the part that was added by
-//! it or by other trusted ones.
+//! Invariant: forwarding headers count only if they come from a trusted proxy, and only the entries
+//! that it or other trusted proxies added.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,23 +9,23 @@ use axum::http::header::{FORWARDED, HeaderMap};
 
 use super::settings::{ForwardingHeader, TrustedProxies};
 
-/// The header that most proxies have.
+/// The forwarding header that most proxies set.
 const X_FORWARDED_FOR: &str = "x-forwarded-for";
 
-/// Most entries of a header that are looked at.
+/// Maximum number of entries of a header that are read.
 const MOST_ENTRIES: usize = 32;
 
-/// Who can reach a listener.
+/// The clients that can reach a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Audience {
     /// Operators only.
     Trusted,
-    /// Anybody, from this machine too: a proxy before the server connects from there. Names of services and
-    /// accounts take a key.
+    /// Everyone. This includes clients on this machine, since a proxy may connect from there. Names
+    /// of services and accounts are shown only with a key.
     Anybody,
 }
 
-/// The client of a request whose connection has this peer.
+/// Returns the client's address of a request whose connection has this peer.
 pub(super) fn client(peer: IpAddr, headers: &HeaderMap, proxies: &TrustedProxies) -> IpAddr {
     let peer = peer.to_canonical();
     if proxies.networks.is_empty() || !proxies.trusts(peer) {
@@ -50,8 +50,8 @@ pub(super) fn client(peer: IpAddr, headers: &HeaderMap, proxies: &TrustedProxies
     }
 }
 
-/// From the entry that was added last to the first one that no trusted proxy stands for. An entry that is no
-/// address ends the way: what is before it, anybody may have written.
+/// Follows the entries from the last one to the first that is not a trusted proxy. An entry without
+/// an address ends the search: anyone may have written the entries before it.
 fn walk(peer: IpAddr, entries: &[Option<IpAddr>], proxies: &TrustedProxies) -> IpAddr {
     let mut client = peer;
     for entry in entries {
@@ -64,7 +64,7 @@ fn walk(peer: IpAddr, entries: &[Option<IpAddr>], proxies: &TrustedProxies) -> I
     client
 }
 
-/// The entries of `X-Forwarded-For`, the last one first.
+/// Returns the entries of `X-Forwarded-For`, last first.
 fn x_forwarded_for(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
     let mut entries = Vec::new();
     for value in headers.get_all(X_FORWARDED_FOR) {
@@ -74,7 +74,7 @@ fn x_forwarded_for(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
     last_first(entries)
 }
 
-/// The `for` of the entries of `Forwarded`, the last one first.
+/// Returns the `for` parameters of `Forwarded`, last first.
 fn forwarded(headers: &HeaderMap) -> Vec<Option<IpAddr>> {
     let mut entries = Vec::new();
     for value in headers.get_all(FORWARDED) {
@@ -95,7 +95,7 @@ fn last_first(mut entries: Vec<Option<IpAddr>>) -> Vec<Option<IpAddr>> {
     entries
 }
 
-/// Parts between separators that are not within quotes.
+/// Splits text at separators outside of quotes.
 fn split(text: &str, separator: char) -> Vec<&str> {
     let mut quoted = false;
     text.split(|character| {
@@ -105,7 +105,7 @@ fn split(text: &str, separator: char) -> Vec<&str> {
     .collect()
 }
 
-/// An address, with or without quotes, brackets and a port.
+/// Parses an address, with or without quotes, brackets and a port.
 fn address(text: &str) -> Option<IpAddr> {
     let text = text.trim().trim_matches('"');
     if let Ok(address) = text.parse() {
@@ -116,7 +116,7 @@ fn address(text: &str) -> Option<IpAddr> {
     }
     let inside = text.strip_prefix('[')?;
     let (address, port) = inside.split_once(']')?;
-    // RFC 7239 lets a port be any word after an underscore.
+    // RFC 7239 allows any word after an underscore as a port.
     let is_port = port.is_empty() || port.starts_with(':');
     address.parse().ok().filter(|_| is_port)
 }
@@ -170,7 +170,7 @@ mod tests {
                 &[("forwarded", "for=\"192.0.2.7:_x\", for=10.2.2.2")],
                 "10.2.2.2",
             ),
-            // What the client made up stands before what the proxy added.
+            // The entries that the client invented precede those that the proxy added.
             (
                 Either,
                 &[("x-forwarded-for", "198.51.100.1, 192.0.2.7")],

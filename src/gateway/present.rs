@@ -1,4 +1,4 @@
-//! What the page of metrics shows beside counts: the services, the sessions, the store as they are now.
+//! Collects the current state for the metrics page: services, sessions, store, accounts.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::peer::Audience;
 use super::visible::usable;
 use crate::account::AccountId;
 
-/// The present of a gateway, as this audience may see it.
+/// Returns the current state, limited to the names that this audience may see.
 pub(super) async fn present(gateway: &Gateway, audience: Audience, viewer: Viewer) -> Present {
     let directory = &gateway.settings.data_dir;
     let engines = &gateway.engines;
@@ -27,7 +27,7 @@ pub(super) async fn present(gateway: &Gateway, audience: Audience, viewer: Viewe
     }
 }
 
-/// What is known of the accounts that may be named: as many as metrics tell apart.
+/// Returns the values of the accounts that may be named, up to the maximum number of labels.
 async fn accounts(gateway: &Gateway, audience: Audience, viewer: Viewer) -> Vec<OfAccount> {
     let snapshot = std::sync::Arc::clone(&gateway.directory.snapshot());
     let totals = gateway.engines.meters().cpu().totals();
@@ -55,7 +55,8 @@ async fn accounts(gateway: &Gateway, audience: Audience, viewer: Viewer) -> Vec<
     accounts
 }
 
-/// All names for operators; for a key its own account and the services that it may use.
+/// Returns the names that may be shown: all for operators, else the key's own account and the
+/// services that it may use.
 fn names(gateway: &Gateway, audience: Audience, viewer: Viewer) -> Names {
     if audience == Audience::Trusted {
         return Names::All;

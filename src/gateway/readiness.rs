@@ -1,7 +1,8 @@
-//! Whether the server can do its work: what it accepts is kept.
+//! The readiness check: tests whether the server can store what it accepts.
 //!
-//! Invariant: what is told is never older than a moment, and asking for it costs one look a moment,
-//! however often it is asked.
+//! It checks the free disk space and the health of the task store.
+//!
+//! Invariant: a result is cached for half a second, so frequent checks cost no more than rare ones.
 
 use std::time::{Duration, Instant};
 
@@ -14,15 +15,15 @@ use super::settings::Settings;
 use crate::database::{self, DatabaseError};
 use crate::task::TaskStore;
 
-/// How long an answer holds.
+/// How long a result is cached.
 const HOLDS: Duration = Duration::from_millis(500);
 
-/// What was found when it was looked last.
+/// The last result and its time.
 #[derive(Debug, Default)]
 pub(super) struct Looked(Mutex<Option<(Instant, Result<(), Error>)>>);
 
 impl Looked {
-    /// Whether what is accepted is kept; else why not.
+    /// Returns an error if the server cannot store new work.
     pub(super) async fn ready(
         &self,
         settings: &Settings,
@@ -53,7 +54,7 @@ async fn look(settings: &Settings, store: &dyn TaskStore) -> Result<(), Error> {
     health.map_err(|error| not_ready(error.into()))
 }
 
-/// Why the server is not ready.
+/// Wraps the reason into the error of a server that is not ready.
 pub(super) fn not_ready(mut reason: Error) -> Error {
     let message = format!("the server is not ready: {}", reason.message);
     let detail = reason.take_detail();

@@ -1,17 +1,17 @@
-//! The id of a request: what its client calls it, or what tells it from all others here.
+//! Request ids: the id that the client sent, or a generated one that is unique to this process.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
-/// The request's id, kept if a client sends one.
+/// The header of a request's id. An id that the client sends is kept.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("z-requestid");
 
-/// Longest id that is taken over from a client.
+/// Maximum length of a client's id, in bytes.
 const LONGEST_ID: usize = 128;
 
-/// Makes ids that differ between processes and requests.
+/// Generates ids that differ between processes and requests.
 #[derive(Debug)]
 pub(super) struct RequestIds {
     process: u64,
@@ -19,10 +19,10 @@ pub(super) struct RequestIds {
 }
 
 impl RequestIds {
-    /// Ids of this process.
+    /// Returns a generator for this process.
     pub(super) fn new() -> Self {
         let mut random = [0; 8];
-        // Without randomness ids repeat after a restart, which only logs would show.
+        // Without randomness ids repeat after a restart. Only the logs would show it.
         let _ = getrandom::fill(&mut random);
         Self {
             process: u64::from_ne_bytes(random),
@@ -30,7 +30,7 @@ impl RequestIds {
         }
     }
 
-    /// The id of a request with these headers: its client's, or a new one.
+    /// Returns the id of a request with these headers: the client's id, or a new one.
     pub(super) fn of(&self, headers: &HeaderMap) -> HeaderValue {
         let sent = headers.get(REQUEST_ID).filter(|sent| {
             let visible = |byte: &u8| byte.is_ascii_graphic();

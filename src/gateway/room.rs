@@ -1,7 +1,7 @@
-//! How much accounts may still store.
+//! Storage quota of accounts: computes the used and the remaining bytes.
 //!
-//! Invariant: directories are walked at most once in a while for an account, and never on a thread of the
-//! runtime.
+//! Invariant: the directories of an account are counted at most once per interval, and never on a
+//! runtime thread.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,13 +13,14 @@ use super::error::Error;
 use super::stored::Stored;
 use crate::account::AccountId;
 
-/// How long a count of datasets and files is believed.
+/// How long a count of datasets and files is cached.
 const BELIEVED: Duration = Duration::from_secs(10);
 
-/// How long metrics believe a count of everything.
+/// How long metrics cache a count of all kinds.
 const BELIEVED_BY_METRICS: Duration = Duration::from_mins(1);
 
-/// Bytes of the files in a directory; what goes meanwhile is not counted.
+/// Returns the size of all files in a directory, in bytes. Files deleted in the meantime are
+/// skipped.
 fn bytes_in(directory: &Path) -> u64 {
     let entries = walkdir::WalkDir::new(directory).into_iter().flatten();
     let files = entries.filter(|entry| entry.file_type().is_file());
@@ -31,12 +32,12 @@ fn bytes_in(directory: &Path) -> u64 {
 
 async fn counted_in(directory: PathBuf) -> u64 {
     let counted = tokio::task::spawn_blocking(move || bytes_in(&directory));
-    // A panic there counts nothing, and is in the log.
+    // A panic counts as zero and is in the log.
     counted.await.unwrap_or(0)
 }
 
 impl Gateway {
-    /// What an account has stored.
+    /// Returns the stored bytes of an account.
     pub(super) async fn stored(&self, account: AccountId) -> Result<Stored, Error> {
         let stored = Stored {
             tasks: self.store.stored(account).await?,
@@ -46,7 +47,7 @@ impl Gateway {
         Ok(stored)
     }
 
-    /// What an account had stored a while ago; `None` if it cannot be counted.
+    /// Returns a cached count of an account's stored bytes; `None` if counting fails.
     pub(super) async fn stored_lately(&self, account: AccountId) -> Option<Stored> {
         match self.on_disk.all.lately(account, BELIEVED_BY_METRICS) {
             Some(stored) => Some(stored),
@@ -54,7 +55,7 @@ impl Gateway {
         }
     }
 
-    /// What an account has stored but for its tasks, which their store counts.
+    /// Returns the stored bytes of an account without its tasks, which the task store counts.
     pub(super) async fn stored_beside_tasks(&self, account: AccountId) -> Result<Stored, Error> {
         if let Some(stored) = self.on_disk.beside_tasks.lately(account, BELIEVED) {
             return Ok(stored);
@@ -71,8 +72,8 @@ impl Gateway {
         Ok(stored)
     }
 
-    /// The bytes that an account may still store; `None` is any number. Its caches give way; an account
-    /// without any bytes left is refused.
+    /// Returns the bytes that an account may still store; `None` is unlimited. If the limit is
+    /// reached, its caches are removed first. Fails if the account is still over the limit.
     pub(super) async fn room(&self, account: AccountId) -> Result<Option<u64>, Error> {
         let limit = self.settings.limits.stored_bytes;
         if limit == 0 {
@@ -90,7 +91,7 @@ impl Gateway {
         }
     }
 
-    /// Removes the vectors that were kept of an account's trainings: they are made again where they are needed.
+    /// Removes the cached vectors of an account's trainings. They are computed again when needed.
     pub(super) async fn drop_caches(&self, account: AccountId) {
         let (_, caches) = self.jobs.directories_of(account);
         let removed = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(caches)).await;
@@ -102,7 +103,7 @@ impl Gateway {
 }
 
 impl Error {
-    /// An account that has stored as much as it may.
+    /// The account has reached its storage limit.
     pub(super) fn too_much_stored(held: u64, limit: u64) -> Self {
         let message = format!(
             "the account has stored {held} bytes (tasks, datasets, trained packages, caches), and its limit is \

@@ -1,7 +1,9 @@
-//! The listeners: connections with limits on their number, their heads and their time, and a graceful
-//! stop.
+//! The listeners: accept connections within limits, serve them, and stop gracefully.
 //!
-//! Invariant: a slow or silent client holds its own connection only, and not for ever.
+//! Connections are limited in number, size of the request head, and time.
+//!
+//! Invariant: a slow or silent client occupies only its own connection, and only for a limited
+//! time.
 
 use std::convert::Infallible;
 use std::io;
@@ -38,32 +40,33 @@ use super::unread::lend;
 use super::wire::{Exchange, Instead, Refused, UnderWay, Wire};
 use super::{Gateway, routes};
 
-/// Pause after a connection could not be accepted: most likely there are too many open files.
+/// Pause after a connection could not be accepted, most likely because too many files are open.
 const AFTER_A_FAILURE: Duration = Duration::from_millis(100);
 
-/// How often an address is asked for that is in use, and the pause between: a server before this one that
-/// was killed while it started a worker leaves its sockets a moment later.
+/// Number of attempts to bind an address in use, and the pause between them. A previous server that
+/// was killed while it started a worker releases its sockets a moment later.
 const BIND_TRIES: u32 = 5;
 const BETWEEN_TRIES: Duration = Duration::from_millis(200);
 
-/// Connections beside the limit, for requests that ask how the server is, and how long one may last.
+/// Number of extra connections for health checks beyond the limit, and the maximum duration of
+/// each.
 const PROBES: usize = 32;
 const PROBE_TIME: Duration = Duration::from_secs(5);
 
-/// How long a server that stops accepts connections and waits for the next request of those that are open:
-/// their clients learn from an answer that the connection closes.
+/// How long a stopping server accepts connections and waits for the next request on open ones.
+/// Their clients learn from an answer that the connection closes.
 const LAST_REQUESTS: Duration = Duration::from_millis(250);
 
-/// How long connections that have begun may take to complete, when no others can begin.
+/// Time for connections that are being established to complete, after new ones are refused.
 const LAST_HANDSHAKES: Duration = Duration::from_millis(250);
 
-/// How long connections that were accepted last, or are idle, have to close by themselves.
+/// Time for idle and newly accepted connections to close by themselves.
 const LAST_HEADS: Duration = Duration::from_secs(1);
 
-/// Requests of one HTTP/2 connection that may be under way.
+/// Maximum number of concurrent requests on an HTTP/2 connection.
 const HTTP2_STREAMS: u32 = 128;
 
-/// A listener that is bound.
+/// A bound listener.
 #[derive(Debug)]
 pub struct Bound {
     listener: TcpListener,
@@ -71,21 +74,21 @@ pub struct Bound {
     for_operators: bool,
 }
 
-/// Why nothing is served.
+/// The server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address can't be had.
+    /// The address cannot be bound.
     #[error("cannot listen on {address}: {error}")]
     Bind {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
 }
 
 impl Bound {
-    /// Binds an address. Nothing is accepted yet.
+    /// Binds an address. Connections are accepted by [`Self::serve`].
     pub async fn bind(address: SocketAddr) -> Result<Self, ServeError> {
         let fault = |error| ServeError::Bind { address, error };
         let mut tries = 1;
@@ -106,14 +109,14 @@ impl Bound {
         })
     }
 
-    /// The same for operators: health, metrics, administration, and nothing else.
+    /// Makes this the operators' listener: it serves only health, metrics and administration.
     #[must_use]
     pub fn for_operators(mut self) -> Self {
         self.for_operators = true;
         self
     }
 
-    /// The address, with the port that was given for port 0.
+    /// Returns the bound address, with the actual port if port 0 was requested.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -126,8 +129,9 @@ impl Bound {
         }
     }
 
-    /// Serves until `stop` gives a deadline, then accepts no more and lets open requests end. What is
-    /// left when it is time to cut is answered with an error; nothing is answered after this returned.
+    /// Serves until `stop` resolves to a deadline, then stops accepting and lets open requests end.
+    /// Requests that are left at the cut are answered with an error. All answers are sent before
+    /// this returns.
     pub async fn serve(
         self,
         gateway: Arc<Gateway>,
@@ -173,10 +177,10 @@ impl Bound {
     }
 }
 
-/// What connections are served with.
+/// Everything that a connection needs.
 struct Serving {
     router: Router,
-    /// The same for clients that take compressed answers: others need not pay for it.
+    /// The router for clients that accept compressed answers. Other clients avoid its cost.
     compressing: Router,
     audience: Audience,
     http1: auto::Builder<TokioExecutor>,
@@ -187,7 +191,7 @@ struct Serving {
     connections: Arc<Connections>,
     instead: Instead,
     gateway: Arc<Gateway>,
-    /// Places of connections beside the limit.
+    /// Permits for extra connections beyond the limit.
     probes: Arc<Semaphore>,
 }
 
@@ -207,7 +211,7 @@ impl Serving {
                 }
                 Err(_) if self.tls.is_none() => {
                     let answer = (self.instead)(Refused::NoConnection);
-                    // It fits what the system buffers; a client that is gone needs none.
+                    // The answer fits the system's buffer. A client that is gone does not need it.
                     let _ = stream.try_write(&answer);
                 }
                 Err(_) => {}
@@ -215,8 +219,8 @@ impl Serving {
         }
     }
 
-    /// Serves a connection. One that has a place for probes is beside the limit: it tells how the server is,
-    /// and nothing else.
+    /// Serves a connection. A connection with a `probe` permit is beyond the limit: it answers
+    /// health checks only.
     fn spawn(
         &self,
         stream: TcpStream,
@@ -224,7 +228,8 @@ impl Serving {
         open: Arc<Open>,
         probe: Option<OwnedSemaphorePermit>,
     ) {
-        // Small answers must not wait for more; if it can't be set, they do.
+        // Disables Nagle's algorithm, so that small answers leave at once. A failure only delays
+        // them.
         let _ = stream.set_nodelay(true);
         let exchange = Arc::new(Exchange::default());
         let (router, compressing) = (self.router.clone(), self.compressing.clone());
@@ -255,7 +260,8 @@ impl Serving {
                 }))
             }
         });
-        // Without TLS there is HTTP/1 only: looking for another's first bytes has no time limit.
+        // Without TLS only HTTP/1 is spoken: detecting the protocol from the first bytes has no
+        // timeout.
         let http1 = self.http1.clone();
         let http2 = self.http2.clone();
         let watcher = self.graceful.watcher();
@@ -280,7 +286,8 @@ impl Serving {
         let time = probe.as_ref().map(|_| PROBE_TIME);
         tokio::spawn(async move {
             tokio::select! {
-                // Errors of a connection are its client's: it went away, or spoke no HTTP.
+                // Errors of a connection are caused by the client: it disconnected, or sent invalid
+                // HTTP.
                 ended = serve => if let Err(error) = ended {
                     tracing::debug!(%error, "a connection ended badly");
                 },
@@ -291,8 +298,8 @@ impl Serving {
         });
     }
 
-    /// Accepts what comes for a moment, and at the end everything that the system has accepted: a closed
-    /// listener resets those.
+    /// Accepts connections for a moment, then all that the system has already accepted: closing the
+    /// listener would reset those.
     async fn accept_last(&self, listener: TcpListener, until: Instant) {
         self.accept_until(&listener, until).await;
         if closing::refuse_new(&listener).is_ok() {
@@ -302,7 +309,7 @@ impl Serving {
         let Ok(listener) = listener.into_std() else {
             return;
         };
-        // It does not block: with nobody left it fails.
+        // The listener is non-blocking: it fails when the queue is empty.
         while let Ok((stream, peer)) = listener.accept() {
             if stream.set_nonblocking(true).is_ok()
                 && let Ok(stream) = TcpStream::from_std(stream)
@@ -329,7 +336,8 @@ impl Serving {
         let ended = self.graceful.shutdown();
         tokio::pin!(ended);
         let heads = deadline.cut.min(Instant::now() + LAST_HEADS);
-        // Most close by themselves, and answer what arrived; the rest sent no whole head.
+        // Most connections answer what arrived and close by themselves. The rest sent no complete
+        // head.
         if tokio::time::timeout_at(heads, &mut ended).await.is_err() {
             self.connections.close_idle();
             if tokio::time::timeout_at(deadline.cut, &mut ended)
@@ -357,7 +365,7 @@ impl Serving {
     }
 }
 
-/// Says in our own words what the HTTP library, or the listener, has to say.
+/// Builds the gateway's error answers for requests that the HTTP library or the listener rejects.
 fn instead(gateway: Arc<Gateway>) -> Instead {
     Arc::new(move |refused| {
         let error = match refused {
@@ -405,7 +413,7 @@ async fn answer(
     Ok(answer)
 }
 
-/// Whether a client may send another request after this one, as far as the request says.
+/// Returns `true` if the request's headers allow another request on its connection.
 fn stays_open(request: &Request<Incoming>) -> bool {
     let has = |wanted: &str| {
         let values = request.headers().get_all(header::CONNECTION).iter();
@@ -420,7 +428,7 @@ fn stays_open(request: &Request<Incoming>) -> bool {
     }
 }
 
-/// The answer to a request for which there is no connection.
+/// Returns the error for a request on an extra connection that is not a health check.
 fn refused(gateway: &Gateway, headers: &HeaderMap) -> Response<Body> {
     let id = gateway.request_ids.of(headers);
     let error = Error::too_many_connections();
@@ -430,7 +438,7 @@ fn refused(gateway: &Gateway, headers: &HeaderMap) -> Response<Body> {
     answer
 }
 
-/// Resolves after a time, if there is one.
+/// Resolves after a time; never resolves without one.
 async fn after(time: Option<Duration>) {
     match time {
         Some(time) => tokio::time::sleep(time).await,
@@ -438,7 +446,7 @@ async fn after(time: Option<Duration>) {
     }
 }
 
-/// A response's body. What counts as being answered ends with it.
+/// A response's body. Its guards count the request as in flight until the body is dropped.
 struct Guarded {
     body: Body,
     _guards: ((Answering, UnderWay), Option<Arc<Known>>),

@@ -1,7 +1,9 @@
-//! What requests are answered from: accounts, services, tasks, settings.
+//! The shared state of the gateway: accounts, services, tasks, settings.
 //!
-//! Invariant: nothing here changes after the start but through what it points to, and the settings that
-//! can be taken over while the server runs ([`Gateway::current`]).
+//! Every handler gets a [`Gateway`].
+//!
+//! Invariant: after the start its fields change only through shared handles. Settings that a reload
+//! may change are read through [`Gateway::current`].
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,9 +30,9 @@ use crate::train::Jobs;
 /// A day, in seconds.
 const DAY: i64 = 86_400;
 
-/// Everything that requests are answered from.
+/// The shared state of all request handlers.
 pub struct Gateway {
-    /// As they were at the start: what takes a restart is read here.
+    /// The settings at the start. Settings that need a restart are read from here.
     pub(super) settings: Settings,
     current: Arc<ArcSwap<Settings>>,
     pub(super) directory: Arc<Directory>,
@@ -55,20 +57,20 @@ pub struct Gateway {
     pub(super) on_disk: OnDisk,
 }
 
-/// Takes over what changed, or says what is wrong with it.
+/// Applies changed settings; returns the changes, or an error message.
 pub type Reload = Box<dyn Fn() -> Result<Changes, String> + Send>;
 
-/// What a gateway is made of.
+/// The parts of a gateway, for [`Gateway::new`].
 pub struct Parts {
     /// Settings at the start.
     pub settings: Settings,
-    /// Settings, which may be replaced.
+    /// Current settings, which a reload replaces.
     pub current: Arc<ArcSwap<Settings>>,
     /// Accounts and keys.
     pub directory: Arc<Directory>,
     /// Predict configs.
     pub configs: Arc<PredictConfigs>,
-    /// What accounts use.
+    /// Counts of each account's usage.
     pub usage: Arc<UsageCounts>,
     /// Services.
     pub services: Arc<Services>,
@@ -86,19 +88,20 @@ pub struct Parts {
     pub jobs: Arc<Jobs>,
 }
 
-/// The services of packages and the proxies.
+/// All services: packages, proxies, and derived services that are not trained yet.
 pub struct Services {
     catalog: Arc<Catalog>,
     proxies: ArcSwap<Named>,
-    /// Those that were derived. While they are not trained there is no package of their name.
+    /// Derived services that are not trained yet. Their package does not exist until training ends.
     untrained: ArcSwap<Named>,
 }
 
-/// Services by their owner and name.
+/// Services by owner and name.
 type Named = HashMap<(AccountId, String), Arc<Service>>;
 
 impl Services {
-    /// Proxies go before packages of the same name, and these before services that are not trained.
+    /// Creates the set of services. A proxy shadows a package of the same name, and a package
+    /// shadows an untrained service.
     pub fn new(catalog: Arc<Catalog>, proxies: Vec<Service>, untrained: Vec<Service>) -> Self {
         let named = |services: Vec<Service>| {
             ArcSwap::from_pointee(services.into_iter().map(keyed).collect::<Named>())
@@ -110,7 +113,7 @@ impl Services {
         }
     }
 
-    /// One more service that is not trained.
+    /// Adds a service that is not trained yet.
     pub fn add_untrained(&self, service: Service) {
         let (key, service) = keyed(service);
         self.untrained.rcu(|known| {
@@ -120,7 +123,7 @@ impl Services {
         });
     }
 
-    /// The service that one is derived from which is not trained yet.
+    /// Returns the service from which an untrained service is derived.
     pub(super) fn base_of(&self, service: &Service) -> Option<Arc<Service>> {
         let Kind::Untrained(untrained) = &service.kind else {
             return None;
@@ -128,14 +131,14 @@ impl Services {
         self.find(untrained.base_owner, &untrained.base.to_string())
     }
 
-    /// The service of this name or number.
+    /// Finds a service by its name or number.
     pub fn find(&self, owner: AccountId, model: &str) -> Option<Arc<Service>> {
         let of_these = |services: &ArcSwap<Named>| {
             let services = services.load();
             if services.is_empty() {
                 return None;
             }
-            // As in a catalog: what is digits only is a number, and never a name.
+            // As in the catalog: text that consists of digits is a number, never a name.
             let found = services.iter().find(|((account, name), service)| {
                 let is_meant = number(model).map_or(name == model, |number| number == service.id);
                 *account == owner && is_meant
@@ -147,24 +150,24 @@ impl Services {
             .or_else(|| of_these(&self.untrained))
     }
 
-    /// Packages that are there but not served.
+    /// Returns the packages that exist but are not served.
     pub fn unserved(&self) -> Arc<Vec<Unserved>> {
         self.catalog.unserved()
     }
 
-    /// The proxy of this name.
+    /// Finds a proxy by name.
     pub fn proxy(&self, owner: AccountId, name: &str) -> Option<Arc<Service>> {
         let proxies = self.proxies.load();
         proxies.get(&(owner, name.to_owned())).map(Arc::clone)
     }
 
-    /// Replaces all proxies. Calls that are under way go on with those that they began with.
+    /// Replaces all proxies. Calls in progress continue with the old ones.
     pub fn replace_proxies(&self, proxies: Vec<Service>) {
         let proxies: Named = proxies.into_iter().map(keyed).collect();
         self.proxies.store(Arc::new(proxies));
     }
 
-    /// Has services run by these settings where they are other ones than before.
+    /// Applies changed settings to the services.
     pub fn look_again(&self, settings: impl Fn(&str, &str) -> ServiceSettings) {
         for services in [&self.proxies, &self.untrained] {
             renew(services, &settings);
@@ -172,12 +175,12 @@ impl Services {
         self.catalog.look_again();
     }
 
-    /// Ends all sessions; what runs is let end.
+    /// Ends all sessions after their current run.
     pub async fn stop(&self) {
         self.catalog.stop().await;
     }
 
-    /// All of them, in the order of owner and name.
+    /// Returns all services, sorted by owner and name.
     pub fn all(&self) -> Vec<Arc<Service>> {
         let mut all: Vec<_> = self.proxies.load().values().map(Arc::clone).collect();
         all.extend(self.catalog.all().iter().map(Arc::clone));
@@ -188,7 +191,7 @@ impl Services {
     }
 }
 
-/// Has services run by these settings where they are other ones than before.
+/// Replaces the services whose settings changed.
 fn renew(services: &ArcSwap<Named>, settings: impl Fn(&str, &str) -> ServiceSettings) {
     services.rcu(|before| {
         let renewed = before.iter().map(|(key, service)| {
@@ -214,7 +217,7 @@ fn keyed(service: Service) -> ((AccountId, String), Arc<Service>) {
 }
 
 impl Gateway {
-    /// A gateway of these parts.
+    /// Creates a gateway from its parts.
     pub fn new(parts: Parts) -> Arc<Self> {
         Arc::new(Self {
             waiters: Waiters::start(&*parts.store),
@@ -242,17 +245,18 @@ impl Gateway {
         })
     }
 
-    /// The settings, with what was taken over since the start.
+    /// Returns the current settings, with all reloads applied.
     pub fn current(&self) -> Guard<Arc<Settings>> {
         self.current.load()
     }
 
-    /// How [`Self::reload`] is done.
+    /// Sets the function that [`Self::reload`] calls.
     pub fn reload_by(&self, reload: Reload) {
         *self.reload.lock().unwrap_or_else(PoisonError::into_inner) = Some(reload);
     }
 
-    /// Takes over what changed since the start or the last time, and says what. One at a time.
+    /// Applies settings and keys that changed since the last reload, and returns the changes.
+    /// Reloads run one at a time.
     pub fn reload(&self) -> Result<Changes, String> {
         let reload = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
         let reload = reload
@@ -279,7 +283,7 @@ impl Gateway {
         done
     }
 
-    /// The service that a caller may use: its own, or another account's public one.
+    /// Returns a service that the caller may use: its own, or another account's public one.
     pub(super) fn service_for(
         &self,
         caller: AccountId,
@@ -292,17 +296,17 @@ impl Gateway {
         match found {
             Some(service) if service.owner == caller || service.settings.public => Ok(service),
             None if owner == Some(caller) => Err(Error::no_service(model)),
-            // A stranger does not learn what is there.
+            // Others must not learn which services exist.
             _ => Err(Error::not_public()),
         }
     }
 
-    /// A limit of the server was met by someone.
+    /// Counts and logs that a limit of the server was reached.
     pub(super) fn limit_met(&self, limit: &'static str, who: &dyn std::fmt::Display) {
         self.limits_met.met(&self.metrics, limit, who);
     }
 
-    /// Counts a request in its account's rate, which is part of the limit.
+    /// Counts a request toward its account's rate limit.
     pub(super) async fn admit(
         &self,
         account: AccountId,
@@ -313,7 +317,8 @@ impl Gateway {
         admitted.map_err(|error| self.refusal(account, error))
     }
 
-    /// The answer to a request that an account's limits do not allow, with what its operator may do.
+    /// Returns the error for a request that exceeds its account's limits. The message names the
+    /// setting that an operator can change.
     pub(super) fn refusal(&self, account: AccountId, error: EnqueueError) -> Error {
         let accounts = self.directory.snapshot();
         let Some(account) = accounts.by_id(account) else {
@@ -336,7 +341,7 @@ impl Gateway {
         refused
     }
 
-    /// What an account may do now, as the caps and its own limits have it.
+    /// Returns the current limits of an account: its own limits, capped by the settings.
     pub(super) fn limit(&self, account: AccountId) -> Result<Limit, EnqueueError> {
         let accounts = self.directory.snapshot();
         let limit = accounts
@@ -347,7 +352,7 @@ impl Gateway {
         Ok(limit)
     }
 
-    /// Whether an account may have models run today.
+    /// Returns an error if the account has used up its CPU time for today.
     fn within_cpu(&self, account: AccountId) -> Result<(), EnqueueError> {
         let limit = self.settings.limits.cpu_seconds_per_day;
         if limit == 0 || self.engines.meters().cpu().today(account).as_secs() < limit {

@@ -1,6 +1,8 @@
-//! How a server stops: it takes no more, then cuts off what still runs, then has ended; within one grace.
+//! Graceful shutdown of the server: it drains requests, cuts off the rest, then ends.
 //!
-//! Invariant: all that stops goes by one deadline, however many parts it has.
+//! A server goes through the stages of [`Stage`]. Requests and connections watch the current stage.
+//!
+//! Invariant: all listeners and requests share one [`Deadline`], within one grace period.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -11,30 +13,31 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Longest time between the cut and the end: for answers to leave, and sessions to go.
+/// Maximum time between cutting off requests and the end: answers leave and sessions close in it.
 const AFTER_THE_CUT: Duration = Duration::from_secs(1);
 
-/// Until when a server that stops has time.
+/// The deadline of a shutdown.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline {
-    /// What runs then is cut off.
+    /// Requests that still run at this moment are cut off.
     pub cut: Instant,
-    /// Nothing is waited for any longer.
+    /// The server stops waiting at this moment.
     pub end: Instant,
 }
 
-/// How far a server is.
+/// The stage of a server's shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
-    /// It serves.
+    /// The server accepts requests.
     Serving,
-    /// It lets requests end: whoever waits for a task's end is told its state now.
+    /// The server lets requests end. Requests that wait for a task to finish return its current
+    /// state at once.
     Draining,
-    /// It answers what is left with an error.
+    /// The server answers the remaining requests with an error.
     CutOff,
 }
 
-/// Tells requests how far their server is.
+/// Publishes the stage of the server to its requests.
 #[derive(Debug)]
 pub(super) struct Stopping {
     stage: watch::Sender<Stage>,
@@ -43,10 +46,10 @@ pub(super) struct Stopping {
 }
 
 impl Deadline {
-    /// A grace that begins now.
+    /// Starts a grace period now.
     pub fn after(grace: Duration) -> Self {
         let now = Instant::now();
-        // What is beyond all clocks never comes: a year is as good.
+        // A grace period beyond the range of the clock is replaced by a year.
         let end = now
             .checked_add(grace)
             .unwrap_or(now + Duration::from_hours(24 * 365));
@@ -56,7 +59,7 @@ impl Deadline {
 }
 
 impl Stopping {
-    /// A server that serves.
+    /// Returns the state of a server that accepts requests.
     pub(super) fn new() -> Self {
         Self {
             stage: watch::Sender::new(Stage::Serving),
@@ -65,20 +68,23 @@ impl Stopping {
         }
     }
 
-    /// It is so far now.
+    /// Moves the server to a stage.
     pub(super) fn set(&self, stage: Stage) {
         self.is_cut_off
             .store(stage == Stage::CutOff, Ordering::Release);
         self.stage.send_replace(stage);
     }
 
-    /// Whether it serves.
+    /// Returns `true` while the server accepts requests.
     pub(super) fn is_serving(&self) -> bool {
         *self.stage.borrow() == Stage::Serving
     }
 
-    /// Waits for the answer of a request; `None` if it is cut off before. One that is answered in the
-    /// task of its connection need not listen: the listener wakes that task when it is time to cut.
+    /// Waits for the answer of a request; returns `None` if the request is cut off first.
+    ///
+    /// A request that runs in the task of its connection does not subscribe to the stage: the
+    /// listener wakes that task at the cut. `has_own_task` marks a request that runs in a task of
+    /// its own.
     pub(super) async fn unless_cut<T>(
         &self,
         answer: impl Future<Output = T>,
@@ -107,10 +113,10 @@ impl Stopping {
         answered
     }
 
-    /// Waits until it is so far.
+    /// Waits until the server has reached a stage.
     pub(super) async fn reached(&self, stage: Stage) {
         let mut watched = self.stage.subscribe();
-        // The sender lives as long as this does.
+        // The sender lives as long as `self`.
         let _ = watched.wait_for(|now| *now >= stage).await;
     }
 
@@ -119,7 +125,7 @@ impl Stopping {
         self.cut.fetch_add(requests, Ordering::Relaxed);
     }
 
-    /// Requests that were cut off.
+    /// Returns the number of requests that were cut off.
     pub(super) fn cut(&self) -> usize {
         self.cut.load(Ordering::Relaxed)
     }

@@ -1,6 +1,7 @@
-//! Counts of what accounts have stored: bytes of tasks, datasets, trained packages and caches of vectors.
+//! Caches of the storage that each account uses: bytes of tasks, datasets, trained packages and
+//! vector caches.
 //!
-//! Invariant: a count is believed for a while only.
+//! Invariant: a count is used only for a limited time, then it is made again.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::account::AccountId;
 
-/// Bytes of an account.
+/// Stored bytes of an account, by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Stored {
     pub(super) tasks: u64,
@@ -17,24 +18,24 @@ pub(super) struct Stored {
     pub(super) caches: u64,
 }
 
-/// What was counted last.
+/// The last counts.
 #[derive(Debug, Default)]
 pub(super) struct OnDisk {
     pub(super) beside_tasks: Counts,
     pub(super) all: Counts,
 }
 
-/// Counts of accounts, with their time.
+/// Counts of accounts, with the time of each.
 #[derive(Debug, Default)]
 pub(super) struct Counts(Mutex<HashMap<AccountId, (Instant, Stored)>>);
 
 impl Stored {
-    /// All of it.
+    /// Returns the sum of all kinds.
     pub(super) fn total(self) -> u64 {
         self.beside_tasks().saturating_add(self.tasks)
     }
 
-    /// Each part with its name.
+    /// Returns each kind with its name.
     pub(super) fn by_kind(self) -> [(&'static str, u64); 4] {
         [
             ("tasks", self.tasks),
@@ -44,7 +45,7 @@ impl Stored {
         ]
     }
 
-    /// Without tasks.
+    /// Returns the sum without tasks.
     pub(super) fn beside_tasks(self) -> u64 {
         let sum = self.datasets.saturating_add(self.packages);
         sum.saturating_add(self.caches)
@@ -52,7 +53,7 @@ impl Stored {
 }
 
 impl OnDisk {
-    /// Has an account's datasets and files counted again.
+    /// Discards the count of an account's datasets and files, so that they are counted again.
     pub(super) fn forget(&self, account: AccountId) {
         self.beside_tasks.lock().remove(&account);
     }
@@ -63,13 +64,13 @@ impl Counts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The count of an account, if it is no older than this.
+    /// Returns the count of an account, unless it is older than `believed`.
     pub(super) fn lately(&self, account: AccountId, believed: Duration) -> Option<Stored> {
         let (counted, stored) = self.lock().get(&account).copied()?;
         (counted.elapsed() < believed).then_some(stored)
     }
 
-    /// An account was counted.
+    /// Stores a new count of an account.
     pub(super) fn counted(&self, account: AccountId, stored: Stored) {
         self.lock().insert(account, (Instant::now(), stored));
     }

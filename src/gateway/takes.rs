@@ -1,7 +1,7 @@
-//! What the requests of one service may have in them, as JSON Schema.
+//! JSON Schema of the request bodies that one service accepts, for `/openapi.json?service=…`.
 //!
-//! Invariant: a body that fits is not refused for what is in it. More may be accepted than fits: pictures,
-//! other spellings of the same JSON.
+//! Invariant: a body that matches the schema is not rejected for its content. The service may
+//! accept more than the schema describes: images, other spellings of the same JSON.
 
 use serde_json::{Value, json};
 
@@ -10,48 +10,49 @@ use crate::service::{Device, Kind, MethodDescription, Service, Takes, TakesInput
 use crate::tensor::DType;
 use crate::tensor::input::Extent;
 
-/// Most methods that are described, each with what it takes.
+/// Maximum number of methods that are described, each with its inputs.
 const METHODS: usize = 64;
 
-/// Most elements of a request that are written out in the pattern of a text.
+/// Maximum number of elements of a request that a pattern spells out.
 const WRITTEN: u64 = 512;
 
-/// Most texts, and letters of a text after its first, that are described; many more are taken.
+/// Maximum number of texts, and of letters of a text after its first, in the schema. The service
+/// accepts more.
 const MOST_TEXTS: usize = 8;
 const MOST_LETTERS: usize = 200;
 
-/// Tokens that a tokenizer may add to a text; those that are known add at most three.
+/// Allowance for the tokens that a tokenizer adds to a text; the known ones add at most three.
 const ADDED: usize = 8;
 
-/// A row of what there may be any number of: taken for an input whose rank is not known.
+/// A row of any length: used for an input of unknown rank.
 const ANY: Extent = Extent::Between {
     least: 1,
     most: None,
 };
 
-/// What the bodies of a service are.
+/// Schemas of the bodies of a service.
 pub(super) struct Bodies {
-    /// Of a raw predict.
+    /// The body of a raw predict.
     pub(super) raw: Value,
-    /// Of data and config.
+    /// The body with data and config as JSON.
     pub(super) whole: Value,
-    /// Of both as texts.
+    /// The body with data and config as strings.
     pub(super) texts: Value,
-    /// Predict configs.
+    /// A predict config.
     pub(super) config: Value,
-    /// Stored configs that a raw predict may name, by their ids.
+    /// Ids of stored configs that a raw predict may name.
     pub(super) config_ids: Vec<i64>,
 }
 
-/// A predict config and what is taken with it.
+/// A predict config and the inputs accepted with it.
 struct Choice<'d> {
     /// `None` for a request without one.
     config: Option<Value>,
     takes: &'d Takes,
 }
 
-/// What a service takes; `None` if it is not known (another service has a form of its own) or nothing here
-/// runs it.
+/// Returns the schemas of a service's bodies. Returns `None` for a service with a format of its
+/// own, or without an engine that runs it.
 pub(super) fn bodies(service: &Service, stored: &[PredictConfig]) -> Option<Bodies> {
     let Kind::Device(device) = &service.kind else {
         return None;
@@ -96,12 +97,12 @@ pub(super) fn bodies(service: &Service, stored: &[PredictConfig]) -> Option<Bodi
     })
 }
 
-/// What is taken with a config, if something here runs it.
+/// Returns the inputs accepted with a config, if an engine can run it.
 fn takes<'d>(device: &'d Device, config: Option<&str>) -> Option<&'d Takes> {
     device.takes(device.meant(config).ok()?)
 }
 
-/// The config that means a method.
+/// Returns the config that selects a method.
 fn config_of(method: &MethodDescription) -> Value {
     let mut config = json!({
         "backend": method.backend,
@@ -121,7 +122,7 @@ fn any_of(mut schemas: Vec<Value>) -> Value {
     json!({"anyOf": schemas})
 }
 
-/// The body of data and config.
+/// Returns the schema of a body with data and config as JSON.
 fn whole(choice: &Choice<'_>) -> Value {
     let (config, required) = match &choice.config {
         None => (json!({"type": "null"}), json!(["data"])),
@@ -130,7 +131,7 @@ fn whole(choice: &Choice<'_>) -> Value {
     object(&data(choice.takes), &config, &required)
 }
 
-/// The body of data and config as texts.
+/// Returns the schema of a body with data and config as strings.
 fn texts(choice: &Choice<'_>) -> Value {
     let (config, required) = match &choice.config {
         None => (json!({"type": "null"}), json!(["data"])),
@@ -162,7 +163,7 @@ fn object(data: &Value, config: &Value, required: &Value) -> Value {
     })
 }
 
-/// The data that a method takes.
+/// Returns the schema of a method's data.
 fn data(takes: &Takes) -> Value {
     let tensors = tensors(takes);
     match takes.texts.and_then(texts_of) {
@@ -171,8 +172,8 @@ fn data(takes: &Takes) -> Value {
     }
 }
 
-/// Texts in place of tensors, of at most so many tokens. A letter is no more than a token, and few are
-/// added to a text.
+/// Returns the schema of texts in place of tensors. A letter is at most one token, so the number of
+/// letters is limited to the number of tokens minus [`ADDED`].
 fn texts_of(takes: TakesTexts) -> Option<Value> {
     let letters = takes
         .tokens
@@ -195,7 +196,7 @@ fn texts_of(takes: TakesTexts) -> Option<Value> {
     }))
 }
 
-/// One tensor for each input.
+/// Returns the schema of a list with one tensor per input.
 fn tensors(takes: &Takes) -> Value {
     let count = takes.inputs.len();
     let mut schemas: Vec<Value> = takes.inputs.iter().map(input).collect();
@@ -244,13 +245,13 @@ fn input(input: &TakesInput) -> Value {
     })
 }
 
-/// The elements of an input, nested as its sizes are.
+/// Returns the schema of an input's elements, nested by its dimensions.
 fn elements(input: &TakesInput) -> Value {
     if let Some(fixed) = &input.fixed {
         let value: Value = serde_json::from_str(fixed).unwrap_or(Value::Null);
         return json!({"const": value});
     }
-    // Without a rank any will do: a row.
+    // An input of unknown rank is described as a row.
     let row = [ANY];
     let extents = input.extents.as_deref().unwrap_or(&row);
     extents.iter().rev().fold(element(input), |inner, extent| {
@@ -293,7 +294,8 @@ fn element(input: &TakesInput) -> Value {
     }
 }
 
-/// A regular expression of texts that are the data of a method; `None` where they would be long.
+/// Returns a regular expression for texts that are the data of a method; `None` if it would be too
+/// long.
 fn pattern(takes: &Takes) -> Option<String> {
     let inputs = takes.inputs.iter().map(|input| {
         let written = if let Some(fixed) = &input.fixed {
@@ -307,7 +309,7 @@ fn pattern(takes: &Takes) -> Option<String> {
     Some(format!(r#"^\{{"inputs":\[{}\]\}}$"#, inputs.join(",")))
 }
 
-/// The same of an input's elements.
+/// Returns a regular expression for an input's elements; `None` if it would be too long.
 fn nested(input: &TakesInput) -> Option<String> {
     let row = [ANY];
     let extents = input.extents.as_deref().unwrap_or(&row);
@@ -332,7 +334,7 @@ fn nested(input: &TakesInput) -> Option<String> {
     Some(extents.iter().rev().fold(digits(input), array))
 }
 
-/// A few of the numbers that an element may be.
+/// Returns a regular expression for some of the numbers that an element may be.
 fn digits(input: &TakesInput) -> String {
     let few = match (input.dtype, input.rows) {
         (DType::Bool, _) => "(true|false)",
@@ -347,7 +349,7 @@ fn digits(input: &TakesInput) -> String {
     few.to_owned()
 }
 
-/// A regular expression of one text.
+/// Returns a regular expression that matches exactly this text.
 fn literal(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

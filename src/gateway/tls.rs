@@ -1,7 +1,7 @@
-//! TLS: the certificate that new connections get, which is replaced while the server runs.
+//! TLS: the certificate for new connections, which can be replaced while the server runs.
 //!
-//! Invariant: a certificate is replaced only by one that was read whole and whose key belongs to it;
-//! until then connections get the one before.
+//! Invariant: a new certificate is used only if it was read completely and its key matches. Until
+//! then connections get the previous one.
 
 use std::fmt;
 use std::fs;
@@ -23,35 +23,35 @@ use super::Gateway;
 use super::settings::Settings;
 use super::settings::Tls as Files;
 
-/// How often the files are looked at. They are small, and are compared by what is in them: it does not
-/// matter how they were replaced.
+/// How often the files are checked for changes. They are small and compared by content, so every
+/// way of replacing them is detected.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// The name of HTTP/2 in TLS.
+/// Name of HTTP/2 in TLS' protocol negotiation (ALPN).
 pub(super) const HTTP2: &[u8] = b"h2";
 
-/// Certificate or key are wrong.
+/// The certificate or key is invalid.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {reason}", path.display())]
 pub struct TlsError {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong.
+    /// The reason.
     pub reason: String,
 }
 
-/// Certificate and key. All copies are one.
+/// Certificate and key. Clones share them.
 #[derive(Clone)]
 pub struct Tls {
     pub(super) acceptor: TlsAcceptor,
     current: Arc<Current>,
 }
 
-/// What new connections get.
+/// The certificate for new connections.
 struct Current {
     key: ArcSwap<CertifiedKey>,
     provider: Arc<CryptoProvider>,
-    /// Of the files that it was made of.
+    /// Digest of the files from which `key` was loaded.
     digest: Mutex<[u8; 32]>,
 }
 
@@ -69,7 +69,7 @@ impl ResolvesServerCert for Current {
 }
 
 impl Tls {
-    /// What the settings name, if they name any.
+    /// Loads the files that the settings name; returns `None` if TLS is not configured.
     pub fn read(settings: &Settings) -> Result<Option<Self>, TlsError> {
         let files = &settings.tls;
         if files.certificate.as_os_str().is_empty() {
@@ -95,7 +95,8 @@ impl Tls {
         }))
     }
 
-    /// Reads the files again; whether they were others than before. If they are wrong, nothing changes.
+    /// Reads the files again; returns `true` if they changed. After an error the previous
+    /// certificate stays in use.
     pub fn renew(&self, files: &Files) -> Result<bool, TlsError> {
         let contents = Contents::read(files)?;
         let digest = contents.digest();
@@ -110,7 +111,7 @@ impl Tls {
         Ok(true)
     }
 
-    /// The same, with a line in the log.
+    /// Reads the files again and logs a change.
     pub fn renew_now(&self, settings: &Settings) -> Result<(), TlsError> {
         if self.renew(&settings.tls)? {
             tell_renewed(&settings.tls);
@@ -118,7 +119,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Replaces the certificate whenever the files that the settings name change. Never ends.
+    /// Replaces the certificate whenever the configured files change. Never returns.
     pub async fn follow(self, gateway: Arc<Gateway>) {
         let (mut failed, mut told) = (None, None);
         loop {
@@ -133,7 +134,8 @@ impl Tls {
                     }
                 }
                 Ok(Err(error)) => {
-                    // Certificate and key are replaced one after the other: only what stays wrong is told.
+                    // Certificate and key are replaced one after the other. An error is logged only
+                    // if it persists, and only once.
                     let error = Some(error.to_string());
                     if error == failed && error != told {
                         let error = error.clone().unwrap_or_default();
@@ -148,13 +150,13 @@ impl Tls {
     }
 }
 
-/// Says that new connections get another certificate.
+/// Logs that new connections get another certificate.
 fn tell_renewed(files: &Files) {
     let certificate = files.certificate.display();
     tracing::info!(%certificate, "the certificate is replaced");
 }
 
-/// What is in the files.
+/// The contents of the two files.
 struct Contents {
     chain: Vec<u8>,
     key: Vec<u8>,

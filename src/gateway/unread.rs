@@ -1,7 +1,10 @@
-//! The part of a request's body that its handler did not read.
+//! Handles the part of a request's body that its handler did not read.
 //!
-//! Invariant: a connection of HTTP/1 is used for another request only if the body of the last one was read to
-//! its end. Otherwise the answer says that the connection closes, so that no client sends into the void.
+//! The server lends the body to the handler and gets the rest back. A short rest is read and
+//! discarded.
+//!
+//! Invariant: an HTTP/1 connection is reused only if the last body was read to its end. Otherwise
+//! the answer announces that the connection closes, so that the client stops sending.
 
 use std::mem;
 use std::pin::Pin;
@@ -15,44 +18,46 @@ use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 
-/// Most bytes of a body that are read for nobody: fewer cost less than another connection.
+/// Maximum size of a rest that is read and discarded, in bytes. Reading it is cheaper than a new
+/// connection.
 const MOST_UNREAD: u64 = 256 << 10;
 
-/// How long the rest of a body may take to arrive.
+/// Maximum time for the rest of a body to arrive.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A request's body on loan to its handler.
+/// A request's body while its handler has it. Dropping it returns the rest.
 struct Lent {
-    /// `None` once it is given back.
+    /// `None` once the body was read or returned.
     body: Option<Incoming>,
     was_asked_for: bool,
     back: Arc<Slot>,
 }
 
-/// Where a body is given back.
+/// The slot to which a handler returns the body.
 #[derive(Default)]
 struct Slot(Mutex<Left>);
 
-/// What a handler left of a body.
+/// The part of a body that a handler left unread.
 #[derive(Default)]
 enum Left {
-    /// The handler has the body.
+    /// The handler still has the body.
     #[default]
     Unknown,
-    /// Nothing.
+    /// The body was read completely.
     Nothing,
-    /// Some of it; or all of it, which its client may not have sent yet.
+    /// A rest is left. The client may not have sent it yet.
     Rest { body: Incoming, was_asked_for: bool },
 }
 
-/// What becomes of a request's body.
+/// The body of a request, as it comes back from the handler.
 pub(super) struct Unread {
     slot: Arc<Slot>,
-    /// The client sends the body once it is asked for it.
+    /// The client waits for `100 Continue` before it sends the body.
     waits: bool,
 }
 
-/// Lends the body of a request to its handler. A request of HTTP/2, or without a body, leaves nothing unread.
+/// Lends the body of a request to its handler. Requests of HTTP/2 and requests without a body need
+/// no cleanup.
 pub(super) fn lend(request: Request<Incoming>) -> (Request<Body>, Option<Unread>) {
     if request.version() == Version::HTTP_2 || request.body().is_end_stream() {
         return (request.map(Body::new), None);
@@ -78,7 +83,7 @@ fn waits(headers: &HeaderMap) -> bool {
 }
 
 impl Unread {
-    /// Reads a short rest of the body. Returns `false` if some is left after that.
+    /// Reads a short rest of the body. Returns `false` if some of it is left after that.
     pub(super) async fn finish(self) -> bool {
         let left = mem::take(&mut *self.slot.left());
         let (body, was_asked_for) = match left {
@@ -89,7 +94,7 @@ impl Unread {
                 was_asked_for,
             } => (body, was_asked_for),
         };
-        // Reading would ask the client for a body that nobody needs.
+        // Reading would make the client send a body that is not needed.
         let is_unsent = self.waits && !was_asked_for;
         if is_unsent || body.size_hint().lower() > MOST_UNREAD {
             return false;
@@ -99,7 +104,7 @@ impl Unread {
     }
 }
 
-/// Reads a body to its end; `false` if it is too long, or breaks off.
+/// Reads a body to its end; returns `false` if it is too long or breaks off.
 async fn drain(mut body: Incoming) -> bool {
     let mut read = 0;
     while let Some(frame) = body.frame().await {

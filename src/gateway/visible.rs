@@ -1,7 +1,8 @@
-//! Who sees which services in the registry, and under which names.
+//! Visibility of services in the registry: the services that a viewer sees, and their names there.
 //!
-//! Invariant: what a viewer may not use and its owner does not list is not seen; a viewer's own services,
-//! and without a key the first account's, are seen under their own names, whatever others have.
+//! Invariant: a service is visible if the viewer may use it or its owner lists it. A viewer's own
+//! services keep their plain names. So do those of the first account, unless the viewer owns a
+//! service of the same name. Other names are prefixed with the owner.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,21 +16,22 @@ use crate::service::{Device, Listed, Service};
 /// A service that a viewer sees.
 pub(super) struct Visible {
     pub(super) service: Arc<Service>,
-    /// The service that it is derived from, of one that is not trained yet.
+    /// The base service of one that is not trained yet.
     base: Option<Arc<Service>>,
-    /// Its name there; no other has it.
+    /// The unique name of the service for this viewer.
     pub(super) name: String,
 }
 
 impl Visible {
-    /// The models that say what it takes: its own, or those that it will have when it is trained.
+    /// Returns the models that define the inputs: the service's own, or those of its base until it
+    /// is trained.
     pub(super) fn device(&self) -> Option<&Arc<Device>> {
         let own = self.service.device();
         own.or_else(|| self.base.as_ref()?.device())
     }
 }
 
-/// What a viewer sees, in the order of owners and names.
+/// Returns the services that a viewer sees, sorted by owner and name.
 pub(super) fn visible(gateway: &Gateway, viewer: Viewer) -> Vec<Visible> {
     let mut services = gateway.services.all();
     services.retain(|service| sees(viewer, service));
@@ -52,19 +54,19 @@ pub(super) fn visible(gateway: &Gateway, viewer: Viewer) -> Vec<Visible> {
     .collect()
 }
 
-/// The services that a viewer may use, in the order of owners and names.
+/// Returns the services that a viewer may use, sorted by owner and name.
 pub(super) fn usable(gateway: &Gateway, viewer: Viewer) -> Vec<Arc<Service>> {
     let mut services = gateway.services.all();
     services.retain(|service| may_use(viewer.0, service));
     services
 }
 
-/// Whether a service may be used by a viewer, or looked at.
+/// Returns `true` if a viewer may see a service: it is listed, or the viewer may use it.
 fn sees(viewer: Viewer, service: &Service) -> bool {
     is_listed(service) || may_use(viewer.0, service)
 }
 
-/// Whether a service's owner wants it seen by those who may not use it.
+/// Returns `true` if a service is listed for everyone.
 pub(super) fn is_listed(service: &Service) -> bool {
     match service.settings.listed {
         Listed::Auto => service.owner_name == LOCAL_ACCOUNT,
@@ -73,13 +75,14 @@ pub(super) fn is_listed(service: &Service) -> bool {
     }
 }
 
-/// Whether requests of an account (`None`: of one without any) to a service are let through.
+/// Returns `true` if an account may send requests to a service; `None` is a viewer without an
+/// account.
 fn may_use(account: Option<AccountId>, service: &Service) -> bool {
     service.settings.public || account == Some(service.owner)
 }
 
-/// `name`, or `owner/name` of those that are not the viewer's. The first account's stand for everybody
-/// under their names, unless the viewer has one of that name itself; `own` are those.
+/// Returns `name` or `owner/name`. Services of the viewer and of the first account have the short
+/// form, unless the viewer owns a service of the same name; `own` are the names of those.
 fn name_for(viewer: Viewer, service: &Service, own: &HashSet<&str>) -> String {
     let is_own = viewer.0 == Some(service.owner);
     let is_first = service.owner_name == LOCAL_ACCOUNT && !own.contains(service.name.as_str());
@@ -90,7 +93,7 @@ fn name_for(viewer: Viewer, service: &Service, own: &HashSet<&str>) -> String {
     }
 }
 
-/// The service that a viewer calls so: by the name under which it is seen, or by owner and name.
+/// Finds a service by its visible name, or by owner and name.
 pub(super) fn named<'v>(visible: &'v [Visible], name: &str) -> Option<&'v Visible> {
     let exact = visible.iter().find(|seen| seen.name == name);
     exact.or_else(|| {

@@ -1,8 +1,10 @@
-//! The bytes of an HTTP/1 connection: what the HTTP library answers by itself gets the body that every
-//! error has, and a client that still sends is heard out before its connection is closed.
+//! The byte stream of an HTTP/1 connection, between the socket and the HTTP library.
 //!
-//! Invariant: bytes of answers that handlers made pass unchanged: only what is written while no request
-//! is being answered, and everything before it is flushed, is the library's own.
+//! [`Wire`] replaces error answers that the HTTP library writes by itself with the error body of
+//! the gateway. It also drains a client that still sends before it closes the connection.
+//!
+//! Invariant: bytes of answers that handlers made pass unchanged. Bytes count as the library's own
+//! only if they are written while no request is in flight and everything before them is flushed.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -18,73 +20,73 @@ use tokio::time::{Instant, Sleep};
 
 use super::framing::Framing;
 
-/// How long a client that still sends is heard after its answer, in all and without a byte.
+/// Maximum time to drain a client after its last answer: in all, and without receiving a byte.
 const HEARD: Duration = Duration::from_secs(5);
 const SILENT: Duration = Duration::from_secs(1);
 
-/// How much is heard in one go, in bytes.
+/// Bytes that are drained per read.
 const HEARD_AT_ONCE: usize = 16 << 10;
 
-/// Reads of a client that sends without end between which others have their turn.
+/// Maximum number of reads in one poll, so that other tasks get their turn.
 const READS: usize = 64;
 
-/// Whom the bytes of an answer refuse that no handler made.
+/// The reason for an error answer that no handler made.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Refused {
-    /// A request that the HTTP library answers with this status.
+    /// The HTTP library rejects a request with this status.
     ByLibrary(StatusCode),
-    /// A request that says its length twice.
+    /// The request declares its length twice.
     Ambiguous,
-    /// A client for which there is no connection.
+    /// The connection limit is reached.
     NoConnection,
-    /// A request that arrives while its connection closes.
+    /// The request arrives while its connection closes.
     Stopping,
 }
 
-/// The whole answer to who is refused.
+/// Builds the complete HTTP answer for a rejected request.
 pub(super) type Instead = Arc<dyn Fn(Refused) -> Bytes + Send + Sync>;
 
-/// What is under way on a connection.
+/// The requests in flight on a connection.
 #[derive(Debug, Default)]
 pub(super) struct Exchange {
     requests: AtomicUsize,
     is_unflushed: AtomicBool,
-    /// The last answer let the client send another request.
+    /// The last answer allowed the client to send another request.
     stays_open: AtomicBool,
 }
 
-/// A request that is under way.
+/// A request in flight, until it is dropped.
 #[derive(Debug)]
 pub(super) struct UnderWay(Arc<Exchange>);
 
-/// A connection.
+/// An HTTP/1 connection.
 pub(super) struct Wire<S> {
     inner: S,
     exchange: Arc<Exchange>,
     instead: Instead,
     framing: Framing,
-    /// A request was made unreadable for the library, since it says its length twice.
+    /// The last request declares its length twice and was made unreadable for the HTTP library.
     is_ambiguous: bool,
-    /// What is still to be written of an answer in place of the library's.
+    /// The unwritten rest of an answer that replaces the library's.
     pending: Bytes,
     ending: Option<Ending>,
 }
 
-/// A connection whose last answer is sent.
+/// A connection that is drained after its last answer.
 struct Ending {
     until: Instant,
     silent: Pin<Box<Sleep>>,
 }
 
 impl Exchange {
-    /// A request came.
+    /// Counts a request as in flight.
     pub(super) fn begin(self: &Arc<Self>) -> UnderWay {
         self.requests.fetch_add(1, Ordering::AcqRel);
         self.is_unflushed.store(true, Ordering::Release);
         UnderWay(Arc::clone(self))
     }
 
-    /// Whether the answer that comes next lets the client send another request.
+    /// Sets whether the next answer lets the client send another request.
     pub(super) fn stays_open(&self, stays: bool) {
         self.stays_open.store(stays, Ordering::Release);
     }
@@ -107,7 +109,7 @@ impl Drop for UnderWay {
 }
 
 impl<S> Wire<S> {
-    /// A connection on which nothing was said yet.
+    /// Wraps a new connection.
     pub(super) fn new(inner: S, exchange: Arc<Exchange>, instead: Instead) -> Self {
         Self {
             inner,
@@ -120,7 +122,7 @@ impl<S> Wire<S> {
         }
     }
 
-    /// What to write instead of an answer of the library's.
+    /// Returns the bytes that replace an error answer of the HTTP library.
     fn replaced(&self, head: &[u8]) -> Option<Bytes> {
         let status = head.strip_prefix(b"HTTP/1.")?.get(2..5)?;
         let status = StatusCode::from_bytes(status).ok()?;
@@ -132,7 +134,7 @@ impl<S> Wire<S> {
         };
         let is_the_librarys = is_error && self.exchange.is_quiet();
         if is_the_librarys {
-            // It closes the connection: what arrives after it gets no further answer.
+            // The library closes the connection after it. Later requests get no answer.
             self.exchange.stays_open(false);
         }
         is_the_librarys.then(|| (self.instead)(refused))
@@ -179,7 +181,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
         let bytes = &mut buffer.filled_mut()[before..];
         if let Some(end) = self.framing.ambiguous_head(bytes) {
             self.is_ambiguous = true;
-            // The library would take one of the two lengths. No head ends so: it rejects this one.
+            // The library would pick one of the two lengths. A zero byte at the end of the head
+            // makes it reject the request.
             bytes[end - 1] = 0;
         }
         Poll::Ready(Ok(()))
@@ -225,8 +228,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Tells the client that nothing more comes, then hears it out: closing a connection with unread
-    /// bytes resets it, and may take the answer with it.
+    /// Closes the write half, then drains the client. Closing a connection with unread bytes resets
+    /// it, and the client may lose the answer.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_pending(context))?;
         if self.ending.is_none() && self.exchange.stays_open.swap(false, Ordering::AcqRel) {
@@ -249,7 +252,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<S> {
             let mut buffer = ReadBuf::new(&mut bytes);
             match Pin::new(&mut this.inner).poll_read(context, &mut buffer) {
                 Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {}
-                // The client has ended, or is gone.
+                // The client has closed its half, or is gone.
                 Poll::Ready(_) => return Poll::Ready(Ok(())),
                 Poll::Pending => return ending.silent.as_mut().poll(context).map(Ok),
             }

@@ -1,4 +1,4 @@
-//! Code actions: the fixes that findings carry, one by one, and all safe ones together.
+//! Code actions: the fixes of findings one by one, and all safe fixes together.
 
 use serde_json::{Value, json};
 
@@ -10,16 +10,16 @@ use crate::diagnostic::{Applicability, Diagnostic, Fix};
 use crate::source::Span;
 use crate::source::edit::TextEdit;
 
-/// The kind of the action that makes all safe fixes.
+/// Kind of the action that applies all safe fixes.
 pub(super) const FIX_ALL: &str = "source.fixAll.pkgtool";
 const QUICK_FIX: &str = "quickfix";
 
-/// What is asked for.
+/// Parameters of a request for code actions.
 pub(super) struct Wanted<'a> {
     pub(super) uri: &'a str,
     pub(super) version: i64,
     pub(super) span: Span,
-    /// Kinds of actions; all where nothing is said.
+    /// Requested kinds of actions; all kinds if `None`.
     pub(super) only: Option<Vec<String>>,
 }
 
@@ -38,7 +38,8 @@ impl Wanted<'_> {
     }
 }
 
-/// The actions for a place of a document with these findings; of renamings only those that may be made.
+/// Returns the actions for a range of a document with these findings. Fixes that rename a file are
+/// offered only if the renaming breaks nothing.
 pub(super) fn actions(
     wanted: &Wanted<'_>,
     findings: &[Diagnostic],
@@ -81,7 +82,7 @@ pub(super) fn actions(
     actions
 }
 
-/// The edits of all safe fixes; of two that overlap, the first's.
+/// Returns the edits of all safe fixes. Of two fixes that overlap, only the first is applied.
 fn safe_edits(findings: &[Diagnostic]) -> Vec<TextEdit> {
     let fixes = findings.iter().filter_map(|finding| finding.fix.as_ref());
     let safe = fixes.filter(|fix| fix.applicability == Applicability::Safe && fix.rename.is_none());
@@ -95,7 +96,8 @@ fn safe_edits(findings: &[Diagnostic]) -> Vec<TextEdit> {
     edits
 }
 
-/// Whether two changes are in each other's way; two that insert at one place are, for who comes first matters.
+/// Returns whether two edits conflict. Two insertions at the same position conflict, since their
+/// order matters.
 fn overlap(one: Span, other: Span) -> bool {
     one.start < other.end && other.start < one.end || one.start == other.start
 }

@@ -1,11 +1,11 @@
-//! What this server says that it can do.
+//! The capabilities that the server announces in its answer to `initialize`.
 
 use serde_json::{Value, json};
 
 use super::action;
 use super::client::Client;
 
-/// The answer to `initialize`.
+/// Returns the result of `initialize`.
 pub(super) fn offered(client: &Client) -> Value {
     let mut capabilities = json!({
         "positionEncoding": client.encoding.name(),

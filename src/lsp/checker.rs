@@ -1,7 +1,8 @@
-//! Checks of documents, in a thread of their own.
+//! A thread that checks documents in the background.
 //!
-//! Invariant: of one document only the newest text waits; texts that were changed meanwhile are not checked.
-//! What was changed last is checked first. After a check that took long, edits are awaited for a while.
+//! Invariant: only the newest text of a document waits in the queue, so outdated texts are not
+//! checked. The most recently changed document is checked first. After a slow check, the thread
+//! pauses to let further edits arrive.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,12 +18,12 @@ use crate::package::{Found, LoadFault, Loaded};
 use crate::policy::{self, Policy};
 use crate::validate::Session;
 
-/// Checks that take less are followed by the next at once.
+/// Maximum duration of a check that is followed by the next one without a pause.
 const QUICK: Duration = Duration::from_millis(20);
-/// The longest pause after a check.
+/// Maximum pause after a check.
 const MAX_PAUSE: Duration = Duration::from_millis(250);
 
-/// The thread, and what waits for it.
+/// The thread and its queue.
 #[derive(Debug)]
 pub(super) struct Checker {
     shared: Arc<Shared>,
@@ -42,7 +43,7 @@ struct Waiting {
 }
 
 impl Checker {
-    /// Starts the thread; outcomes go to `mailbox`.
+    /// Starts the thread, which sends outcomes to `mailbox`.
     pub(super) fn start(session: Arc<Session>, mailbox: Mailbox) -> Self {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
@@ -59,13 +60,13 @@ impl Checker {
         }
     }
 
-    /// Checks a document soon. What waits of it already is forgotten.
+    /// Queues a document for a check. Replaces a queued job of the same document.
     pub(super) fn submit(&self, job: Job) {
         self.shared.locked().jobs.insert(job.uri.clone(), job);
         self.shared.changed.notify_one();
     }
 
-    /// Forgets what waits of a document.
+    /// Removes a document from the queue.
     pub(super) fn forget(&self, uri: &str) {
         self.shared.locked().jobs.remove(uri);
     }
@@ -75,7 +76,8 @@ impl Drop for Checker {
     fn drop(&mut self) {
         self.shared.locked().ended = true;
         self.shared.changed.notify_one();
-        // A check that hangs, on a dead network drive, must not keep the process: it ends with it.
+        // A check may hang, for example on a dead network drive. It must not keep the process
+        // alive, so the thread is not joined then.
         if let Some(thread) = self.thread.take()
             && thread.is_finished()
         {
@@ -100,7 +102,7 @@ impl Shared {
         }
     }
 
-    /// Lets edits come in after a check that took so long.
+    /// Pauses after a check of this duration, to let edits arrive.
     fn pause(&self, took: Duration) {
         if took >= QUICK && !self.locked().ended {
             thread::sleep(took.min(MAX_PAUSE));
@@ -124,14 +126,15 @@ fn checked(session: &Session, job: Job) -> Checked {
         Ok(bytes) => too_large(bytes.len() as u64),
         Err(size) => too_large(size),
     };
-    // A rule that panics is a bug; the texts of this user are worth more than the rest of its answer.
+    // A panicking rule is a bug. Catch the panic, so that the server keeps running and the user's
+    // texts stay open.
     let outcome = catch_unwind(AssertUnwindSafe(|| admitted(session, &found, &loaded)));
     let path = found.path.display();
     let (findings, failure) = match outcome {
         Ok(Ok(findings)) => (findings, None),
         Ok(Err(error)) => (Vec::new(), Some(error.to_string())),
         Err(_) => {
-            let failure = format!("{path}: a bug in pkgtool: this text cannot be checked");
+            let failure = format!("{path}: a bug in pkgtool prevents checking this text");
             (Vec::new(), Some(failure))
         }
     };
@@ -150,7 +153,7 @@ fn too_large(size: u64) -> Loaded {
     }
 }
 
-/// The findings that the user is to see: those about this file, as its project judges them.
+/// Returns the findings for the user: those about this file, as the project's settings select them.
 fn admitted(
     session: &Session,
     found: &Found,
@@ -160,7 +163,7 @@ fn admitted(
     let ruled = policy.check(session, found, loaded)?;
     let shown = policy.shown(&found.path);
     let mut findings = ruled.outcome.report.diagnostics;
-    // What is wrong with the settings stands in the settings.
+    // Errors in settings are reported in the settings file.
     findings.retain(|one| one.source.path == shown);
     Ok(findings)
 }

@@ -1,4 +1,4 @@
-//! What the client said that it can do.
+//! The capabilities and workspace folders of the client.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::text::Encoding;
 use super::uri;
 
-/// A client's capabilities, as far as they make a difference, and its folders.
+/// The client's folders and the capabilities that this server depends on.
 #[derive(Debug, Clone, Default)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -15,34 +15,36 @@ use super::uri;
 )]
 pub(super) struct Client {
     pub(super) encoding: Encoding,
-    /// Whether completions may have places to fill in.
+    /// Supports completions with placeholders (snippets).
     pub(super) snippets: bool,
-    /// Whether the client can be told to shift lines of a completion to where it is inserted.
+    /// Supports adjusting the indentation of inserted lines.
     pub(super) shifts: bool,
-    /// Whether edits may say which version they are for.
+    /// Supports edits with the version of the document.
     pub(super) versioned_edits: bool,
-    /// Whether edits may rename files.
+    /// Supports edits that rename files.
     pub(super) renames: bool,
     pub(super) markdown: bool,
     pub(super) tags: bool,
     pub(super) code_descriptions: bool,
     pub(super) nested_symbols: bool,
-    /// Whether code actions are known, not only commands.
+    /// Supports code actions, not only commands.
     pub(super) actions: bool,
-    /// Whether it tells of files that change, if asked.
+    /// Supports watching files and reporting their changes.
     pub(super) watches: bool,
-    /// Whether it asks for findings: then it is told of none unasked, or it would show them twice.
+    /// Requests findings itself (pull diagnostics). Such a client gets no published findings, since
+    /// it would show them twice.
     pub(super) pulls: bool,
-    /// Whether it can be told to ask again.
+    /// Supports being asked to request findings again.
     pub(super) refreshes: bool,
     pub(super) folders: Vec<PathBuf>,
     pub(super) process: Option<u32>,
-    /// Where the rules are explained, if the tool knows: not the client's, but told with what it can show.
+    /// URL of the page that explains the rules, if known. It is an option of the server, kept here
+    /// with the client's display features.
     pub(super) rules_page: Option<String>,
 }
 
 impl Client {
-    /// Reads `InitializeParams`; what is absent or of another type is not there.
+    /// Reads `InitializeParams`. Absent values and values of the wrong type count as unsupported.
     pub(super) fn read(params: &Value) -> Self {
         let pointer = |path: &str| params.pointer(&format!("/capabilities{path}"));
         let flag = |path: &str| pointer(path).and_then(Value::as_bool).unwrap_or(false);
@@ -67,7 +69,8 @@ impl Client {
             versioned_edits: flag("/workspace/workspaceEdit/documentChanges"),
             renames: has("/workspace/workspaceEdit/resourceOperations", "rename"),
             markdown: has("/textDocument/hover/contentFormat", "markdown"),
-            // Findings that are asked for may have what published ones may, and since 3.18 say so themselves.
+            // Pulled findings have the features of published ones. Since LSP 3.18, clients declare
+            // them separately.
             tags: ["publishDiagnostics", "diagnostic"]
                 .iter()
                 .any(|kind| pointer(&format!("/textDocument/{kind}/tagSupport")).is_some()),
@@ -88,7 +91,7 @@ impl Client {
         }
     }
 
-    /// Takes note of folders that were added and removed.
+    /// Applies added and removed folders.
     pub(super) fn change_folders(&mut self, event: &Value) {
         let named = |key: &str| paths(event.get(key));
         let removed = named("removed");

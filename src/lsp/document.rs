@@ -1,7 +1,8 @@
 //! The documents that are open in the client.
 //!
-//! Invariant: a text over the bound of configs is not kept, and all texts together have at most
-//! [`MAX_TOTAL`] bytes; what is not kept is told, not guessed at.
+//! Invariant: a text above the maximum size of configs is not kept, and all texts together have at
+//! most [`MAX_TOTAL`] bytes. The server reports texts that it does not have, and never guesses
+//! their content.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -16,38 +17,38 @@ use crate::package::config::{self, SCHEMA_ID};
 use crate::package::load::MAX_SIZE;
 use crate::package::{Backend, Found, FoundKind, precision};
 
-/// Most bytes of all open texts together.
+/// Maximum total size of all open texts, in bytes.
 const MAX_TOTAL: usize = 256 * 1024 * 1024;
-/// Most documents that are known.
+/// Maximum number of open documents.
 const MAX_DOCUMENTS: usize = 10_000;
 
-/// One open document.
+/// An open document.
 #[derive(Debug)]
 pub(super) struct Document {
     pub(super) path: PathBuf,
     pub(super) version: i64,
     pub(super) content: Content,
-    /// Counts changes of the text and of what it refers to.
+    /// Number of changes of the text and of the files it refers to.
     pub(super) revision: u64,
-    /// What the last check found in the text as it is.
+    /// Findings of the last check.
     pub(super) findings: Vec<Diagnostic>,
-    /// The revision that was checked.
+    /// The revision of the last check.
     pub(super) checked: Option<u64>,
-    /// Whether the client shows findings.
+    /// Set if the client shows findings of this document.
     pub(super) shown: bool,
 }
 
-/// A document's text.
+/// The text of a document, if the server has it.
 #[derive(Debug)]
 pub(super) enum Content {
     Text(Text),
-    /// Not kept: it has so many bytes.
+    /// The text was too large to keep; its size in bytes.
     TooLarge(u64),
-    /// Not known: a message that may have changed it could not be read.
+    /// The text is unknown, because a message that may have changed it was unreadable.
     Lost,
 }
 
-/// A change of a text: of a range, or the whole text anew.
+/// A change of a range, or of the whole text.
 #[derive(Debug, Deserialize)]
 pub(super) struct Change {
     range: Option<Range>,
@@ -62,13 +63,13 @@ impl Content {
                 text.edit(range, &change.text);
                 Self::Text(text)
             }
-            // What it is a change of is not known.
+            // A change of a range cannot be applied to an unknown text.
             (unknown, Some(_)) => unknown,
         }
     }
 }
 
-/// All open documents, by their URIs.
+/// All open documents by their URIs.
 #[derive(Debug, Default)]
 pub(super) struct Documents {
     by_uri: HashMap<String, Document>,
@@ -76,7 +77,7 @@ pub(super) struct Documents {
 }
 
 impl Documents {
-    /// Opens a document, or gives it another text.
+    /// Opens a document, or replaces its text.
     pub(super) fn open(&mut self, uri: &str, path: PathBuf, version: i64, text: Text) {
         if self.by_uri.len() >= MAX_DOCUMENTS && !self.by_uri.contains_key(uri) {
             return;
@@ -96,7 +97,7 @@ impl Documents {
         self.by_uri.insert(uri.to_owned(), document);
     }
 
-    /// Gives a document the text that changes make of its own.
+    /// Applies changes to the text of a document.
     pub(super) fn change(
         &mut self,
         uri: &str,
@@ -122,7 +123,7 @@ impl Documents {
         self.by_uri.insert(uri.to_owned(), document);
     }
 
-    /// Forgets texts that are not what the client has any more; gives the URIs of their documents.
+    /// Discards texts that no longer match the client's, and returns the URIs of their documents.
     pub(super) fn lose(&mut self, lost: &Lost) -> Vec<String> {
         let mut uris = Vec::new();
         for (uri, document) in &mut self.by_uri {
@@ -137,7 +138,7 @@ impl Documents {
         uris
     }
 
-    /// Says that what a document refers to was changed.
+    /// Records a change of a file that the document refers to.
     pub(super) fn touch(&mut self, uri: &str) {
         self.revision += 1;
         if let Some(document) = self.by_uri.get_mut(uri) {
@@ -178,7 +179,7 @@ impl Documents {
 }
 
 impl Document {
-    /// The text, if it is kept.
+    /// Returns the text, if the server has it.
     pub(super) fn text(&self) -> Option<&Text> {
         match &self.content {
             Content::Text(text) => Some(text),
@@ -186,7 +187,7 @@ impl Document {
         }
     }
 
-    /// Findings of the text as it is; none while it has not been checked.
+    /// Returns the findings of the current text, or none if it has not been checked.
     pub(super) fn current_findings(&self) -> &[Diagnostic] {
         if self.checked == Some(self.revision) {
             &self.findings
@@ -195,7 +196,8 @@ impl Document {
         }
     }
 
-    /// What the document is taken for, as a walk from its folder would; `None` for what is no file of a package.
+    /// Classifies the document as discovery from its folder would. Returns `None` if it is not a
+    /// file of a package.
     pub(super) fn found(&self, folders: &[PathBuf]) -> Option<Found> {
         let text = self.text().map_or("", Text::as_str);
         let directory = self.path.parent().unwrap_or(Path::new(""));

@@ -1,4 +1,4 @@
-//! Findings in the protocol's form.
+//! Findings in the form of the protocol.
 
 use serde_json::{Value, json};
 
@@ -6,17 +6,17 @@ use super::client::Client;
 use super::text::Text;
 use crate::diagnostic::{Diagnostic, Severity};
 
-/// Tags of LSP: text to be faded, text to be struck through.
+/// LSP diagnostic tags: unnecessary text is faded, deprecated text is struck through.
 const UNNECESSARY: u8 = 1;
 const DEPRECATED: u8 = 2;
 
-/// Rules whose findings say that a text is not needed, or was once right.
+/// Rules whose findings are about unnecessary or deprecated text.
 const TAGGED: [(&str, u8); 2] = [
     ("json-duplicate-key", UNNECESSARY),
     ("legacy-field", DEPRECATED),
 ];
 
-/// A finding as a diagnostic of `text`.
+/// Converts a finding to a diagnostic of `text`.
 pub(super) fn diagnostic(finding: &Diagnostic, text: &Text, client: &Client) -> Value {
     let rule = finding.rule;
     let message = match &finding.help {

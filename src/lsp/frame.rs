@@ -1,32 +1,35 @@
-//! The base protocol: messages as `Content-Length` headers and JSON (LSP 3.17, "Base Protocol").
+//! The base protocol of LSP: messages with `Content-Length` headers and a JSON body (LSP 3.17,
+//! "Base Protocol").
 //!
-//! Invariant: no room is made by a length that was only claimed; a body over [`MAX_BODY`] is passed over.
+//! Invariant: memory is allocated only for bytes that arrived, not for an announced length. A body
+//! larger than [`MAX_BODY`] is skipped.
 
 use std::io::{self, BufRead, Read, Write};
 
 use serde_json::Value;
 
-/// Largest body that is read, in bytes: a document of 4 MiB of which each byte is escaped, and some.
+/// Maximum size of a body, in bytes. Fits a document of 4 MiB in which every byte is escaped.
 pub(super) const MAX_BODY: u64 = 28 * 1024 * 1024;
-/// Bytes that are kept of a body that is passed over: what it is about stands at its beginning.
+/// Number of bytes that are kept of a skipped body. The method and the document are near its
+/// beginning.
 const MAX_HEAD: u64 = 4096;
-/// Longest header line, in bytes.
+/// Maximum length of a header line, in bytes.
 const MAX_LINE: u64 = 4096;
-/// Most header lines.
+/// Maximum number of header lines.
 const MAX_HEADERS: usize = 32;
 
-/// One thing that was read.
+/// A frame read from the input.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
-    /// A message's text.
+    /// The body of a message.
     Body(Vec<u8>),
-    /// A message of so many bytes, passed over but for its beginning.
+    /// A skipped message: its size in bytes and the beginning of its body.
     TooLarge(u64, Vec<u8>),
-    /// The other end has closed.
+    /// The client has closed the input.
     End,
 }
 
-/// Reads one frame. An error means that nobody can tell where the next one begins.
+/// Reads one frame. After an error, the beginning of the next frame is unknown.
 pub(super) fn read(input: &mut impl BufRead) -> io::Result<Frame> {
     let mut length = None;
     for count in 0.. {
@@ -47,7 +50,7 @@ pub(super) fn read(input: &mut impl BufRead) -> io::Result<Frame> {
         };
         if name.trim().eq_ignore_ascii_case("Content-Length") {
             let value = value.trim().parse::<u64>();
-            length = Some(value.map_err(|_| broken("Content-Length is no number"))?);
+            length = Some(value.map_err(|_| broken("invalid Content-Length: expected a number"))?);
         }
     }
     let length = length.ok_or_else(|| broken("a message has no Content-Length"))?;
@@ -65,7 +68,7 @@ pub(super) fn read(input: &mut impl BufRead) -> io::Result<Frame> {
     Ok(Frame::Body(body))
 }
 
-/// Writes one message and sees it off.
+/// Writes one message and flushes the output.
 pub(super) fn write(output: &mut dyn Write, message: &Value) -> io::Result<()> {
     let body = message.to_string();
     write!(output, "Content-Length: {}\r\n\r\n{body}", body.len())?;
@@ -79,7 +82,7 @@ fn header(input: &mut impl BufRead) -> io::Result<Option<String>> {
         return Ok(None);
     }
     if line.pop() != Some(b'\n') {
-        return Err(broken("a header line is too long, or cut off"));
+        return Err(broken("a header line is too long or truncated"));
     }
     if line.last() == Some(&b'\r') {
         line.pop();
@@ -142,7 +145,7 @@ mod tests {
             Ok(Frame::TooLarge(MAX_BODY + 1, vec![b' '; 4096]))
         );
         assert_eq!(frames[1], Ok(Frame::Body(b"{}".into())));
-        // A length that was only claimed.
+        // The announced length is larger than the input.
         assert!(matches!(
             all(b"Content-Length: 20000000\r\n\r\n")[..],
             [Err(_)]

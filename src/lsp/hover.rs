@@ -1,4 +1,5 @@
-//! What is shown over a place: findings and their rules, what the schema says of a key, what a model file says.
+//! Hover texts: findings with their rules, the schema's description of a key, and facts about model
+//! files.
 
 use std::fmt::Write;
 
@@ -13,12 +14,12 @@ use crate::source::json::{Node, Step};
 use crate::source::{JsonPath, Span};
 use crate::validate::{self, FileFacts, FileState, ModelFacts};
 
-/// Most methods of a model that are listed.
+/// Maximum number of methods that are listed.
 const MAX_METHODS: usize = 20;
-/// Longest text that is shown, in bytes.
+/// Maximum size of a hover text, in bytes.
 const MAX_TEXT: usize = 20_000;
 
-/// The hover at `offset`; `null` where there is nothing to say.
+/// Returns the hover at `offset`, or `null` if there is none.
 pub(super) fn hover(view: &View<'_>, offset: usize) -> Value {
     let place = Place::at(view.text.as_str(), &view.tree, offset);
     let (span, key) = match place.part {
@@ -26,7 +27,7 @@ pub(super) fn hover(view: &View<'_>, offset: usize) -> Value {
         Part::Value(node) if !node.span.is_empty() => (node.span, None),
         _ => return Value::Null,
     };
-    // On a bracket, the whole object would be marked.
+    // On a bracket, the hover would highlight the whole object or array.
     let is_bracket =
         matches!(place.part, Part::Value(node) if node.is_object() || !node.elements().is_empty());
     let value = key.map(|member| member.value.span);
@@ -73,7 +74,7 @@ fn about_finding(finding: &Diagnostic) -> String {
     text
 }
 
-/// A rule's explanation, its headings in bold: a hover is a small window.
+/// Returns a rule's explanation. Its headings are bold text, since hover windows are small.
 fn explanation(rule: &RuleMeta) -> String {
     let text = rule.explanation_text();
     let lines = text.lines().map(|line| match line.strip_prefix("# ") {
@@ -83,7 +84,7 @@ fn explanation(rule: &RuleMeta) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// What the schema says of the member, and which rules look at it.
+/// Returns the schema's description of the member, and the rules that check it.
 fn about_key(view: &View<'_>, place: &Place<'_>) -> Option<String> {
     let shape = view.shape(&place.path)?;
     let name = match place.path.steps().last() {
@@ -115,7 +116,7 @@ fn about_key(view: &View<'_>, place: &Place<'_>) -> Option<String> {
     Some(text)
 }
 
-/// The rules that have the key in their names, or name it among what they check.
+/// Returns the rules that have the key in their names or mention it in their checks.
 fn rules_about(key: &str) -> impl Iterator<Item = &'static RuleMeta> + '_ {
     let word = format!("`{key}`");
     validate::rule_metas().into_iter().filter(move |rule| {
@@ -168,9 +169,9 @@ fn about_precision(view: &View<'_>, token: &str) -> String {
         None => "the built-in precision list".to_owned(),
     };
     match list.is_quantized(token) {
-        Some(true) => format!("`{token}` is quantized: it stands under `quantized` in {place}."),
+        Some(true) => format!("`{token}` is quantized: it is listed under `quantized` in {place}."),
         Some(false) => {
-            format!("`{token}` is not quantized: it stands under `non_quantized` in {place}.")
+            format!("`{token}` is not quantized: it is listed under `non_quantized` in {place}.")
         }
         None => format!("`{token}` is not in {place}."),
     }
@@ -191,10 +192,10 @@ fn about_file(view: &View<'_>, reference: &str, is_model: bool) -> Option<String
     };
     let path = facts.path.display();
     Some(match &facts.state {
-        FileState::Missing => format!("Nothing is at `{path}`."),
+        FileState::Missing => format!("`{path}` does not exist."),
         FileState::Dangling(target) => {
             format!(
-                "`{path}` is a link to `{}`, where nothing is.",
+                "`{path}` is a link to `{}`, which does not exist.",
                 target.display()
             )
         }
@@ -243,7 +244,7 @@ fn methods_of(facts: &FileFacts) -> String {
     text
 }
 
-/// What is declared beside what the model says.
+/// Compares the declared methods with those of the model file.
 fn about_methods(view: &View<'_>, path: &JsonPath) -> Option<String> {
     let variant = view.variant(path)?;
     let nested = variant.has_components();
@@ -305,7 +306,7 @@ fn table(
     text
 }
 
-/// `float32[1, -1]`, as a model's tensors are shown.
+/// Formats a declared tensor as a model's tensors are shown: `float32[1, -1]`.
 fn declared_tensor(node: &Node) -> String {
     let dtype = node.get("dtype").and_then(Node::as_str).unwrap_or("?");
     let shape = node.get("shape").map_or(&[][..], Node::elements).iter();

@@ -1,4 +1,4 @@
-//! A check to be made, and what came of it.
+//! A job of the checker thread, and its outcome.
 
 use crate::diagnostic::Diagnostic;
 use crate::package::Found;
@@ -9,16 +9,16 @@ pub(super) struct Job {
     pub(super) uri: String,
     pub(super) revision: u64,
     pub(super) found: Found,
-    /// The text, or its size if it is too large.
+    /// The text, or its size in bytes if it is too large.
     pub(super) text: Result<Vec<u8>, u64>,
 }
 
-/// What a check said of a revision of a document.
+/// The outcome of checking a revision of a document.
 #[derive(Debug)]
 pub(super) struct Checked {
     pub(super) uri: String,
     pub(super) revision: u64,
     pub(super) findings: Vec<Diagnostic>,
-    /// What to tell the user if the check itself failed.
+    /// A message for the user if the check itself failed.
     pub(super) failure: Option<String>,
 }

@@ -1,15 +1,18 @@
-//! The tree of a text that somebody is still writing.
+//! A tolerant JSON parser, which builds a tree from a text that is still being typed.
 //!
-//! What is no JSON is read as what it will most likely become: a string ends with its line or at the cursor, a
-//! member without a value has `null` of no length, what was not closed ends with what holds it. Invariant: every
-//! text has a tree, in one pass; nesting and number of values are bounded as in [`crate::source::json`].
+//! Invalid JSON is parsed as what it will probably become. An open string ends at the end of its
+//! line or at the cursor. A member without a value gets a `null` of length 0. An open array or
+//! object ends where its parent ends.
+//!
+//! Invariant: every text has a tree, and parsing takes one pass. The depth and the number of values
+//! are limited as in [`crate::source::json`].
 
 use std::collections::HashSet;
 
 use crate::source::Span;
 use crate::source::json::{Kind, MAX_DEPTH, MAX_VALUES, Member, Node};
 
-/// A tree, and which arrays and objects have no end yet.
+/// A tree, and the arrays and objects that are not closed.
 #[derive(Debug)]
 pub(super) struct Tree {
     pub(super) root: Node,
@@ -17,7 +20,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Reads `text`; `cursor` is where the author writes.
+    /// Parses `text`; `cursor` is the position where the author types.
     pub(super) fn read(text: &str, cursor: Option<usize>) -> Self {
         let mut scan = Scan {
             text,
@@ -40,7 +43,7 @@ impl Tree {
         }
     }
 
-    /// Whether `offset` is between the brackets of an array or object.
+    /// Returns whether `offset` is between the brackets of an array or object.
     pub(super) fn holds(&self, node: &Node, offset: usize) -> bool {
         let is_open = self.open.contains(&node.span.start);
         node.span.start < offset && (offset < node.span.end || is_open && offset <= node.span.end)
@@ -52,7 +55,7 @@ struct Scan<'t> {
     at: usize,
     cursor: Option<usize>,
     values: usize,
-    /// Opening brackets that the scan is inside of.
+    /// Opening brackets around the current position.
     holders: Vec<u8>,
     open: HashSet<usize>,
 }
@@ -95,7 +98,7 @@ impl Scan<'_> {
                     break;
                 }
                 Some(b',' | b':' | b']') => self.at += 1,
-                // A value without a key.
+                // Skip a value without a key.
                 Some(b'{' | b'[') => drop(self.value()),
                 Some(_) => members.push(self.member()),
                 None => {
@@ -150,7 +153,7 @@ impl Scan<'_> {
         let key_span = Span::new(start, self.at);
         let end = self.at;
         if self.peek() != Some(b':') {
-            // What was passed over belongs to nobody.
+            // The skipped text belongs to no member.
             self.at = end;
             let value = self.nothing();
             return Member {
@@ -177,7 +180,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Whether the string that begins here is followed by a colon.
+    /// Returns whether a colon follows the string that begins here.
     fn is_key(&mut self) -> bool {
         let start = self.at;
         let (_, closed) = self.string();
@@ -193,7 +196,7 @@ impl Scan<'_> {
         }
     }
 
-    /// The string that begins here, and whether it has an end.
+    /// Parses the string that begins here. Also returns whether it is closed.
     fn string(&mut self) -> (String, bool) {
         let start = self.at;
         let rest = &self.text.as_bytes()[start + 1..];
@@ -214,7 +217,7 @@ impl Scan<'_> {
             }
         }
         let mut end = start + 1 + length;
-        // What begins the next string ends none.
+        // A quote that opens the next string does not close this one.
         closed &= self.is_end_of_string(start, end);
         if closed {
             self.at = end + 1;
@@ -229,21 +232,22 @@ impl Scan<'_> {
         (resolved.unwrap_or_else(|_| raw.to_owned()), closed)
     }
 
-    /// Where the author writes, if it is in the string between these.
+    /// Returns the cursor, if it is in the string between these offsets.
     fn cursor_within(&self, start: usize, end: usize) -> Option<usize> {
         let cursor = self.cursor?;
         let is_within = (start + 1..end).contains(&cursor) && self.text.is_char_boundary(cursor);
         is_within.then_some(cursor)
     }
 
-    /// Whether the quote at `end` ends the string that the author is writing: punctuation comes after it.
+    /// Returns whether the quote at `end` closes the string that the author is typing: punctuation
+    /// follows it.
     fn is_end_of_string(&self, start: usize, end: usize) -> bool {
         let after = self.text.as_bytes().get(end + 1);
         let is_punctuation = after.is_none_or(|byte| b" \t\r\n,:]}".contains(byte));
         is_punctuation || self.cursor_within(start, end).is_none()
     }
 
-    /// Letters up to white space or punctuation, at least one.
+    /// Returns the characters up to white space or punctuation, at least one.
     fn bare(&mut self) -> String {
         let rest = &self.text[self.at..];
         let is_end = |c: char| c.is_whitespace() || ",:{}[]\"".contains(c);
@@ -268,7 +272,7 @@ impl Scan<'_> {
         }
     }
 
-    /// The next byte that is neither white space nor in a comment, which is where the scan then stands.
+    /// Moves to the next byte outside of white space and comments, and returns it.
     fn peek(&mut self) -> Option<u8> {
         loop {
             let rest = &self.text[self.at..];
@@ -294,7 +298,7 @@ mod tests {
     use crate::source::Document;
     use crate::source::json::{Kind, Node};
 
-    /// The tree as JSON.
+    /// Converts the tree to JSON.
     fn shown(node: &Node) -> serde_json::Value {
         match &node.kind {
             Kind::Null => serde_json::Value::Null,

@@ -1,24 +1,26 @@
-//! Which documents a message was about that could not be read: their texts are not known any more.
+//! Finds out which documents an unreadable message was about. The server no longer knows their
+//! texts.
 //!
-//! Invariant: what is lost is never too little. To change a text that the client does not have damages it.
+//! Invariant: the result includes every affected document. Editing a text that differs from the
+//! client's would damage it.
 
 use serde_json::Value;
 
-/// Messages that give documents other texts.
+/// Methods of messages that change the text of documents.
 const CHANGING: [&str; 2] = ["textDocument/didChange", "textDocument/didOpen"];
 
-/// Documents of which the text is lost.
+/// The documents whose text is unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Lost {
     Nothing,
-    /// The one of this URI.
+    /// The document with this URI.
     One(String),
-    /// Which one is not known.
+    /// Any document.
     All,
 }
 
 impl Lost {
-    /// What is lost with a message that is no JSON, or of which only the beginning is there.
+    /// Returns the documents affected by a message that is invalid JSON or truncated.
     pub(super) fn with(body: &[u8]) -> Self {
         let method = values_of("method", body).next();
         if method.is_some_and(|method| !CHANGING.contains(&method.as_str())) {
@@ -31,7 +33,7 @@ impl Lost {
         }
     }
 
-    /// What is lost with a message that is JSON and was not understood.
+    /// Returns the documents affected by a message with valid JSON but invalid parameters.
     pub(super) fn with_params(method: Option<&str>, params: &Value) -> Self {
         if method.is_none_or(|method| !CHANGING.contains(&method)) {
             return Self::Nothing;
@@ -40,7 +42,7 @@ impl Lost {
         uri.map_or(Self::All, |uri| Self::One(uri.to_owned()))
     }
 
-    /// Whether a document is lost.
+    /// Returns whether a document is affected.
     pub(super) fn has(&self, uri: &str) -> bool {
         match self {
             Self::Nothing => false,
@@ -50,8 +52,8 @@ impl Lost {
     }
 }
 
-/// The strings that a key has wherever it stands in a text that is nearly JSON. Inside of a string there is no
-/// key: its quotes have backslashes before them.
+/// Returns all strings that a key has anywhere in a text that resembles JSON. Keys inside of
+/// strings do not match, because their quotes are escaped with backslashes.
 fn values_of(key: &str, body: &[u8]) -> impl Iterator<Item = String> {
     let quoted = format!("\"{key}\"");
     (0..body.len()).filter_map(move |start| {

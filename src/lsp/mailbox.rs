@@ -1,7 +1,8 @@
-//! What waits for the server: messages of the client, outcomes of checks.
+//! The queue of the server's main loop: messages from the client and outcomes of checks.
 //!
-//! Invariant: messages that wait have at most [`MAX_BYTES`] together, or are one; who brings more waits. A
-//! request that is cancelled while it waits is marked so.
+//! Invariant: the queued messages have at most [`MAX_BYTES`] together, or there is only one. The
+//! thread that reads messages blocks while the queue is full. If a queued request is cancelled, it
+//! is marked.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,21 +14,21 @@ use super::job::Checked;
 use super::lost::Lost;
 use super::message::Incoming;
 
-/// Most bytes of messages that wait.
+/// Maximum total size of queued messages, in bytes.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
-/// Most messages that wait.
+/// Maximum number of queued messages.
 const MAX_MESSAGES: usize = 4096;
 
-/// Something for the server to do.
+/// An event for the server's main loop.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A message; whether it was cancelled since.
+    /// A message, and whether it has been cancelled.
     Message(Incoming, bool),
-    /// A message of so many bytes was too large, and what is lost with it.
+    /// A message of this size in bytes was too large, which affects these documents.
     TooLarge(u64, Lost),
     /// A document was checked.
     Checked(Checked),
-    /// The input has ended, for this reason if it was not its end.
+    /// The input has ended, with an error if there was one.
     Ended(Option<String>),
 }
 
@@ -52,10 +53,10 @@ struct Queue {
 }
 
 impl Mailbox {
-    /// Brings a message of so many bytes; waits while there is no room.
+    /// Queues a message of this size in bytes. Blocks while the queue is full.
     pub(super) fn bring(&self, message: Incoming, bytes: usize) {
         let mut queue = self.locked();
-        // What does not wait here may wait in the server.
+        // A request that is not queued here may be pending in the server.
         if cancelled(&message).is_some_and(|id| queue.cancel(&id)) {
             return;
         }
@@ -73,13 +74,13 @@ impl Mailbox {
         self.shared.filled.notify_one();
     }
 
-    /// Brings anything else.
+    /// Queues any other event.
     pub(super) fn post(&self, event: Event) {
         self.locked().events.push_back((event, 0));
         self.shared.filled.notify_one();
     }
 
-    /// The next event; `None` if there is none for so long.
+    /// Returns the next event, or `None` if none arrives in time.
     pub(super) fn next(&self, patience: Duration) -> Option<Event> {
         let until = Instant::now() + patience;
         let mut queue = self.locked();
@@ -104,7 +105,7 @@ impl Mailbox {
 }
 
 impl Queue {
-    /// Marks a request; whether it was there.
+    /// Marks a request as cancelled. Returns whether it was in the queue.
     fn cancel(&mut self, wanted: &Value) -> bool {
         let mut found = false;
         for (event, _) in &mut self.events {
@@ -119,7 +120,7 @@ impl Queue {
     }
 }
 
-/// The id that a message cancels.
+/// Returns the id of the request that a message cancels.
 fn cancelled(message: &Incoming) -> Option<Value> {
     match message {
         Incoming::Notification { method, params } if method == "$/cancelRequest" => {

@@ -1,11 +1,11 @@
-//! JSON-RPC 2.0: what a client sends, sorted; answers and notifications of this server.
+//! JSON-RPC 2.0 messages: parses those of the client, and builds responses and notifications.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::lost::Lost;
 
-/// Why a request has no result; the numbers are JSON-RPC's and LSP's.
+/// Error codes of JSON-RPC and LSP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ErrorCode {
     Parse = -32700,
@@ -15,11 +15,11 @@ pub(super) enum ErrorCode {
     Internal = -32603,
     NotInitialized = -32002,
     Cancelled = -32800,
-    /// The client may ask again.
+    /// The client may send the request again.
     ServerCancelled = -32802,
 }
 
-/// A request that failed.
+/// The error of a failed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) code: ErrorCode,
@@ -38,9 +38,9 @@ pub(super) enum Incoming {
         method: String,
         params: Value,
     },
-    /// An answer to a request of this server: all of them may be answered with anything.
+    /// A response to a request of this server. Its content does not matter.
     Response,
-    /// No message; to be answered so.
+    /// An invalid message, which gets an error response.
     Invalid {
         id: Value,
         fault: Fault,
@@ -58,7 +58,7 @@ impl Fault {
 }
 
 impl Incoming {
-    /// Sorts the text of a message.
+    /// Parses a message.
     pub(super) fn read(body: &[u8]) -> Self {
         let invalid = |id, code, message: &str, lost| Self::Invalid {
             id,
@@ -68,14 +68,14 @@ impl Incoming {
         let mut message = match serde_json::from_slice::<Value>(body) {
             Ok(message) => message,
             Err(error) => {
-                let reason = format!("the message is not JSON: {error}");
+                let reason = format!("invalid JSON: {error}");
                 let lost = Lost::with(body);
                 return invalid(Value::Null, ErrorCode::Parse, &reason, lost);
             }
         };
         let id = message.get("id").cloned();
         if !message.is_object() {
-            let reason = "a message is a JSON object";
+            let reason = "invalid message: expected a JSON object";
             return invalid(
                 Value::Null,
                 ErrorCode::InvalidRequest,
@@ -97,7 +97,7 @@ impl Incoming {
                 params,
             },
             (_, Some(method)) => {
-                let reason = "`id` is a string or an integer";
+                let reason = "invalid `id`: expected a string or an integer";
                 let lost = Lost::with_params(Some(method), &params);
                 invalid(Value::Null, ErrorCode::InvalidRequest, reason, lost)
             }
@@ -105,7 +105,7 @@ impl Incoming {
             (id, None) => invalid(
                 id.unwrap_or_default(),
                 ErrorCode::InvalidRequest,
-                "a message has a `method`, or an `id` with `result` or `error`",
+                "invalid message: expected a `method`, or an `id` with `result` or `error`",
                 Lost::Nothing,
             ),
         }
@@ -116,13 +116,13 @@ fn has_answer(message: &Value) -> bool {
     message.get("result").is_some() || message.get("error").is_some()
 }
 
-/// A request's parameters as their type.
+/// Converts the parameters of a request to their type.
 pub(super) fn params<T: DeserializeOwned>(params: Value) -> Result<T, Fault> {
     serde_json::from_value(params)
         .map_err(|error| Fault::new(ErrorCode::InvalidParams, error.to_string()))
 }
 
-/// The answer to a request.
+/// Builds the response to a request.
 pub(super) fn response(id: &Value, outcome: Result<Value, Fault>) -> Value {
     match outcome {
         Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
@@ -134,12 +134,12 @@ pub(super) fn response(id: &Value, outcome: Result<Value, Fault>) -> Value {
     }
 }
 
-/// A notification to the client.
+/// Builds a notification to the client.
 pub(super) fn notification(method: &str, params: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "method": method, "params": params })
 }
 
-/// A request to the client; one without parameters has no `params`.
+/// Builds a request to the client. Null parameters are omitted.
 pub(super) fn request(id: &str, method: &str, params: &Value) -> Value {
     let mut request = json!({ "jsonrpc": "2.0", "id": id, "method": method });
     if !params.is_null() {

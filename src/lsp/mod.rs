@@ -1,8 +1,10 @@
 //! A language server for configs and precision lists, over a pair of streams (LSP 3.17).
 //!
-//! Owns the protocol and what editors ask for; what is right and wrong is `validate`'s. Invariant: whatever a
-//! client sends, it gets an answer or none is due; what waits and what is kept is bounded; documents that are no
-//! files of packages are left alone.
+//! This module implements the protocol and the features of editors; the checks themselves are in
+//! `validate`.
+//!
+//! Invariant: every request gets an answer. All queues and stored texts are bounded. Documents that
+//! are not files of packages are ignored.
 
 mod action;
 mod capabilities;
@@ -39,25 +41,25 @@ use mailbox::{Event, Mailbox};
 use message::Incoming;
 use server::Server;
 
-/// How the server works.
+/// Options of the server.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Whether model files are opened.
+    /// Set if model files are opened.
     pub open_models: bool,
-    /// The page on which each rule has its code as a heading.
+    /// URL of a page on which the code of each rule is a heading.
     pub rules_page: Option<String>,
 }
 
 /// How a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// As the protocol has it: `shutdown`, then `exit`.
+    /// As the protocol requires: `shutdown`, then `exit`.
     Orderly,
-    /// The client went away, or nobody can tell where its next message begins.
+    /// The client disconnected, or its input is unreadable.
     Broken,
 }
 
-/// Serves one client until it is done. Fails if the output cannot be written.
+/// Serves one client until the session ends. Returns an error if the output cannot be written.
 pub fn serve(
     input: impl BufRead + Send + 'static,
     output: &mut dyn Write,
@@ -65,7 +67,7 @@ pub fn serve(
 ) -> io::Result<Ending> {
     let mailbox = Mailbox::default();
     let letters = mailbox.clone();
-    // Not waited for: it may stand in a read for ever.
+    // The thread is not joined, since it may block in a read forever.
     thread::spawn(move || read_all(input, &letters));
     Server::new(mailbox, output, options).run()
 }

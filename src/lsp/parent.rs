@@ -1,12 +1,12 @@
-//! Whether the process that started this one is still there.
+//! Detects the end of the parent process, so that the server does not outlive its editor.
 
 use std::path::Path;
 
-/// Knows the parent that a client named.
+/// The parent process that the client named.
 #[derive(Debug)]
 pub(super) struct Parent {
     id: u32,
-    /// Whether it is the process that started this one: then the system tells when it has ended.
+    /// Set if the process started this one. The operating system then shows when it has ended.
     is_own: bool,
 }
 
@@ -18,7 +18,7 @@ impl Parent {
         }
     }
 
-    /// Whether it has ended, as far as can be told.
+    /// Returns whether the process has ended, as far as this is known.
     pub(super) fn has_ended(&self) -> bool {
         if self.is_own {
             return !is_own(self.id);
@@ -28,7 +28,7 @@ impl Parent {
     }
 }
 
-/// Whether it is the process that started this one.
+/// Returns whether the process started this one.
 #[cfg(unix)]
 fn is_own(id: u32) -> bool {
     std::os::unix::process::parent_id() == id

@@ -1,34 +1,35 @@
-//! Where in a config an offset stands: which value or key, of which object or array.
+//! Maps an offset in a config to the value or key there, and to the object or array around it.
 
 use super::lenient::Tree;
 use crate::source::json::{Kind, Member, Node};
 use crate::source::{JsonPath, Span};
 
-/// A place in a tree.
+/// A position in a tree.
 #[derive(Debug)]
 pub(super) struct Place<'t> {
-    /// The path of the value, or of the member whose key it is; of a key that is not there, the object's.
+    /// The path of the value, or of the member with the key. For a missing key, the path of the
+    /// object.
     pub(super) path: JsonPath,
-    /// The array or object around it; the root has none.
+    /// The array or object around the position; `None` for the root.
     pub(super) holder: Option<&'t Node>,
     pub(super) part: Part<'t>,
 }
 
-/// What stands there.
+/// The syntax element at a position.
 #[derive(Debug)]
 pub(super) enum Part<'t> {
     /// The key of a member.
     Key(&'t Member),
-    /// Where a key could be.
+    /// A position where a key is possible.
     NewKey,
-    /// A value that is no array or object with the offset between its brackets.
+    /// A value. For an array or object, the position is on a bracket.
     Value(&'t Node),
-    /// Where a value could be.
+    /// A position where a value is possible.
     NewValue,
 }
 
 impl<'t> Place<'t> {
-    /// The place of `offset` in the tree of `text`.
+    /// Finds the position of `offset` in the tree of `text`.
     pub(super) fn at(text: &str, tree: &'t Tree, offset: usize) -> Self {
         let mut place = Self {
             path: JsonPath::root(),
@@ -56,7 +57,8 @@ impl<'t> Place<'t> {
         place
     }
 
-    /// The bytes that a completion replaces; `offset` where nothing was typed.
+    /// Returns the span that a completion replaces. It is empty and at `offset` if nothing was
+    /// typed.
     pub(super) fn token(&self, offset: usize) -> Span {
         match self.part {
             Part::Key(member) => member.key_span,

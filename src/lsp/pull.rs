@@ -1,7 +1,8 @@
-//! Findings that a client asks for instead of being told of: `textDocument/diagnostic`.
+//! Requests for findings (`textDocument/diagnostic`), for clients that pull findings.
 //!
-//! Invariant: who asks for a text that is not checked yet waits for its check, and is answered once: by the check, by
-//! what ends the wait before it, or when too many wait.
+//! Invariant: a request for a text that has not been checked yet waits for the check. Each request
+//! is answered once: by the check, by an earlier event that ends the wait, or when too many
+//! requests wait.
 
 use std::hash::{DefaultHasher, Hasher};
 
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::message::{self, Fault};
 
-/// Most requests that wait for checks.
+/// Maximum number of requests that wait for checks.
 const MAX_WAITING: usize = 1000;
 
 /// A request for the findings of a document.
@@ -18,11 +19,11 @@ const MAX_WAITING: usize = 1000;
 pub(super) struct Pull {
     pub(super) id: Value,
     pub(super) uri: String,
-    /// What the client has of it already.
+    /// Id of the findings that the client already has.
     previous: Option<String>,
 }
 
-/// Requests that wait, the oldest first.
+/// Waiting requests, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Pulls(Vec<Pull>);
 
@@ -51,7 +52,7 @@ impl Pull {
         }
     }
 
-    /// The answer: the findings, or that they are those that the client has.
+    /// Returns the answer: the findings, or that they are unchanged.
     pub(super) fn report(&self, findings: &[Value]) -> Value {
         let result = result_id(findings);
         if self.previous.as_ref() == Some(&result) {
@@ -63,30 +64,30 @@ impl Pull {
 }
 
 impl Pulls {
-    /// Has a request wait; gives the one that has to make room for it.
+    /// Adds a waiting request. If there are too many, removes and returns the oldest one.
     pub(super) fn wait(&mut self, pull: Pull) -> Option<Pull> {
         self.0.push(pull);
         (self.0.len() > MAX_WAITING).then(|| self.0.remove(0))
     }
 
-    /// The one of this id, which waits no longer.
+    /// Removes and returns the request with this id.
     pub(super) fn take(&mut self, id: &Value) -> Option<Pull> {
         let at = self.0.iter().position(|pull| pull.id == *id)?;
         Some(self.0.remove(at))
     }
 
-    /// Those for a document, which wait no longer.
+    /// Removes and returns the requests for a document.
     pub(super) fn take_of(&mut self, uri: &str) -> Vec<Pull> {
         self.0.extract_if(.., |pull| pull.uri == uri).collect()
     }
 
-    /// All, which wait no longer.
+    /// Removes and returns all requests.
     pub(super) fn take_all(&mut self) -> Vec<Pull> {
         std::mem::take(&mut self.0)
     }
 }
 
-/// What findings are known by: equal ones have the same, also in another session.
+/// Returns the id of findings. Equal findings have the same id, even in another session.
 fn result_id(findings: &[Value]) -> String {
     let mut hasher = DefaultHasher::new();
     for finding in findings {

@@ -1,4 +1,5 @@
-//! Whether a file may be renamed from one document: an action changes this document alone.
+//! Checks whether a fix in one document may rename a file. A code action can only change this
+//! document, so no other config may name the file.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,10 +10,11 @@ use crate::diagnostic::Fix;
 use crate::package::{Roots, Surroundings};
 use crate::source::edit::apply;
 
-/// Most entries of directories that are looked at: somebody waits for the menu.
+/// Maximum number of directory entries that are read. The user is waiting for the menu.
 const MAX_ENTRIES: usize = 50_000;
 
-/// Whether nothing names the file any more when `fix` was made in the document at `path`.
+/// Returns whether nothing names the file any more after `fix` is applied to the document at
+/// `path`.
 pub(super) fn breaks_nothing(path: &Path, text: &Text, fix: &Fix, documents: &Documents) -> bool {
     let Some(rename) = &fix.rename else {
         return true;
@@ -22,7 +24,7 @@ pub(super) fn breaks_nothing(path: &Path, text: &Text, fix: &Fix, documents: &Do
     for place in [path, &rename.from] {
         surroundings.add_around(place.parent().unwrap_or(Path::new("")), &roots);
     }
-    // What is written and not saved names files as well.
+    // Unsaved texts may name files, too.
     let open = documents.iter().filter_map(|(_, document)| {
         let text = document.text()?.as_str().to_owned();
         Some((document.path.canonicalize().ok()?, text))

@@ -1,7 +1,7 @@
-//! The server's loop: messages in, answers and findings out.
+//! The main loop of the server: processes messages, and sends answers and findings.
 //!
-//! Invariant: only this loop writes. A request gets exactly one answer, also one that nobody knows, that comes
-//! too early or too late, or in whose handling this server fails.
+//! Invariant: only this loop writes to the output. Each request gets exactly one answer, even if
+//! its method is unknown, if it comes too early or too late, or if its handler panics.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -31,10 +31,10 @@ use super::watch::{self, Dependencies};
 use super::{Ending, Options, capabilities, completion, hover, symbol, uri};
 use crate::validate::Session;
 
-/// How long nothing may come before files and the parent are looked at.
+/// Idle time after which the files and the parent process are checked.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// One client's server.
+/// The server of one client.
 pub(super) struct Server<'o> {
     mailbox: Mailbox,
     output: &'o mut dyn Write,
@@ -47,12 +47,12 @@ pub(super) struct Server<'o> {
     documents: Documents,
     dependencies: HashMap<String, Dependencies>,
     pulls: Pulls,
-    /// How often the client was told to ask again.
+    /// Number of times that the client was asked to request findings again.
     refreshed: u64,
     looked: Instant,
 }
 
-/// Where in its life a session is.
+/// The stage of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Before,
@@ -104,7 +104,7 @@ impl<'o> Server<'o> {
         }
     }
 
-    /// Serves until the client is done.
+    /// Runs until the session ends.
     pub(super) fn run(mut self) -> io::Result<Ending> {
         loop {
             let event = self.mailbox.next(IDLE);
@@ -128,7 +128,7 @@ impl<'o> Server<'o> {
                 Some(Event::Message(message, cancelled)) => self.take(message, cancelled)?,
                 Some(Event::TooLarge(size, lost)) => {
                     let text =
-                        format!("a message of {size} bytes is too large and was passed over");
+                        format!("skipped a message that is too large: {size} bytes");
                     self.log(&text)?;
                     self.lose(&lost)?;
                 }
@@ -181,19 +181,19 @@ impl<'o> Server<'o> {
             (Stage::Before, _) => {
                 return Err(Fault::new(
                     ErrorCode::NotInitialized,
-                    "`initialize` comes first",
+                    "expected `initialize` as the first request",
                 ));
             }
             (Stage::Serving, "initialize") => {
                 return Err(Fault::new(
                     ErrorCode::InvalidRequest,
-                    "`initialize` comes once",
+                    "`initialize` was already sent",
                 ));
             }
             (Stage::Closing, _) => {
                 return Err(Fault::new(
                     ErrorCode::InvalidRequest,
-                    "after `shutdown` comes `exit`",
+                    "expected `exit` after `shutdown`",
                 ));
             }
             (Stage::Serving, "shutdown") => {
@@ -214,7 +214,7 @@ impl<'o> Server<'o> {
             "textDocument/codeAction" => self.actions(params),
             _ => Err(Fault::new(
                 ErrorCode::MethodNotFound,
-                format!("`{method}` is not served"),
+                format!("unsupported method `{method}`"),
             )),
         }
     }
@@ -299,12 +299,12 @@ impl<'o> Server<'o> {
         self.check(&uri);
     }
 
-    /// Takes back what was said of texts that are not known any more.
+    /// Clears the findings of documents whose texts are unknown now.
     fn lose(&mut self, lost: &Lost) -> io::Result<()> {
         for uri in self.documents.lose(lost) {
             self.check(&uri);
             self.log(&format!(
-                "{uri}: its text is not known any more, because a message could not be read; open it again"
+                "{uri}: the text is unknown, because a message was unreadable; open the document again"
             ))?;
         }
         Ok(())
@@ -323,7 +323,7 @@ impl<'o> Server<'o> {
         }
     }
 
-    /// A text was saved: what it refers to may have been, too.
+    /// Handles a saved document. The files that it refers to may have been saved, too.
     fn saved(&mut self, uri: &str) {
         if self.client.pulls {
             self.documents.touch(uri);
@@ -331,7 +331,7 @@ impl<'o> Server<'o> {
         self.check(uri);
     }
 
-    /// Answers a request for findings, or has it wait for them.
+    /// Answers a request for findings, or queues it until they are available.
     fn pull(&mut self, id: Value, params: Value) -> io::Result<()> {
         let pull = match Pull::read(id, params) {
             Ok(pull) => pull,
@@ -343,7 +343,7 @@ impl<'o> Server<'o> {
             return self.send(&message::response(&pull.id, Ok(report)));
         }
         let crowded_out = self.pulls.wait(pull);
-        self.turn_away(crowded_out, "too many requests wait")
+        self.turn_away(crowded_out, "too many waiting requests")
     }
 
     fn turn_away(&mut self, pulls: impl IntoIterator<Item = Pull>, why: &str) -> io::Result<()> {
@@ -353,7 +353,7 @@ impl<'o> Server<'o> {
         })
     }
 
-    /// Has a document checked; one that is no file of a package loses what was shown.
+    /// Queues a document for a check. If it is not a file of a package, clears its findings.
     fn check(&mut self, uri: &str) {
         let Some(document) = self.documents.get(uri) else {
             return;
@@ -410,7 +410,7 @@ impl<'o> Server<'o> {
         self.recheck(|dependencies| paths.iter().any(|path| dependencies.include(path)))
     }
 
-    /// Looks for changes that no client tells of.
+    /// Checks for file changes that the client does not report.
     fn look_at_files(&mut self) -> io::Result<()> {
         if self.client.watches || self.documents.iter().next().is_none() {
             return Ok(());
@@ -442,7 +442,7 @@ impl<'o> Server<'o> {
         document.shown = !findings.is_empty() && !self.client.pulls;
         document.findings = findings;
         document.checked = Some(revision);
-        // Looked for in the text when files change: keystrokes come more often.
+        // The dependencies are computed only when files change, since keystrokes are more frequent.
         self.dependencies.remove(&uri);
         let waiting = self.pulls.take_of(&uri);
         if !waiting.is_empty() {
@@ -468,7 +468,7 @@ impl<'o> Server<'o> {
         self.publish(uri, Some(version), &self.findings_of(uri))
     }
 
-    /// What the last check of a document found; nothing for one that is not open.
+    /// Returns the findings of the last check of a document; none if it is not open.
     fn findings_of(&self, uri: &str) -> Vec<Value> {
         let Some(document) = self.documents.get(uri) else {
             return Vec::new();
@@ -525,7 +525,8 @@ impl<'o> Server<'o> {
         }))
     }
 
-    /// What `answer` says of a document; `null` for one that is not open or no file of a package.
+    /// Returns the result of `answer` for a document; `null` if it is not open or not a file of a
+    /// package.
     fn view(
         &self,
         uri: &str,
@@ -573,7 +574,7 @@ impl<'o> Server<'o> {
         Ok(json!(actions))
     }
 
-    /// Tells the user's log.
+    /// Sends a message to the client's log.
     fn log(&mut self, text: &str) -> io::Result<()> {
         let warning = 2;
         let params = json!({ "type": warning, "message": format!("pkgtool: {text}") });

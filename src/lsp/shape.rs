@@ -1,4 +1,4 @@
-//! What the JSON Schemas say of a place.
+//! Looks up positions of a document in the JSON Schemas.
 
 use std::sync::LazyLock;
 
@@ -21,8 +21,8 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// What is said of the value at `path` of a config, or of a precision list. `nested` says whether the
-    /// variant on the way has components, by which its methods are grouped.
+    /// Returns the subschema for the value at `path` of a config or a precision list. `nested` is
+    /// set if the variant in the path groups its methods by component.
     pub(super) fn at(is_list: bool, path: &JsonPath, nested: bool) -> Option<Self> {
         let schema: &'static Value = if is_list { &PRECISIONS } else { &CONFIG };
         let mut steps = path.steps().iter();
@@ -34,7 +34,7 @@ impl Shape {
         self.description
     }
 
-    /// The words that are allowed, if they are listed.
+    /// Returns the allowed words, if the schema lists them.
     pub(super) fn words(self) -> Vec<&'static str> {
         let words = self.node.get("enum").and_then(Value::as_array);
         words
@@ -44,7 +44,7 @@ impl Shape {
             .collect()
     }
 
-    /// The members an object can have, with what is said of each.
+    /// Returns the members that an object can have, with their subschemas.
     pub(super) fn members(self) -> Vec<(&'static str, Self)> {
         let members = self.node.get("properties").and_then(Value::as_object);
         members
@@ -54,13 +54,14 @@ impl Shape {
             .collect()
     }
 
-    /// Whether an object must have the member. A variant needs a file as well, or components.
+    /// Returns whether an object requires the member. A variant also requires either `file` or
+    /// `components`, which is not included here.
     pub(super) fn requires(self, key: &str) -> bool {
         let required = self.node.get("required").and_then(Value::as_array);
         required.is_some_and(|keys| keys.iter().any(|one| one == key))
     }
 
-    /// The kinds of values allowed, as JSON Schema names them.
+    /// Returns the allowed types, as JSON Schema names them.
     pub(super) fn types(self) -> Vec<&'static str> {
         match self.node.get("type") {
             Some(Value::String(one)) => vec![one],
@@ -69,7 +70,7 @@ impl Shape {
         }
     }
 
-    /// What is said of an array's elements.
+    /// Returns the subschema of an array's elements.
     pub(super) fn element(self) -> Option<Self> {
         Some(Self::of(self.schema, self.node.get("items")?))
     }

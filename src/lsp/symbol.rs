@@ -1,4 +1,4 @@
-//! The outline of a config, and links from its references to the files they mean.
+//! The outline of a config, and links from its references to the files.
 
 use serde_json::{Value, json};
 
@@ -8,16 +8,17 @@ use super::view::View;
 use crate::source::Span;
 use crate::source::json::{Member, Node};
 
-/// LSP's kinds of symbols, as far as they are used.
+/// The LSP symbol kinds that are used.
 const FILE: u8 = 1;
 const METHOD: u8 = 6;
 const ARRAY: u8 = 18;
 const OBJECT: u8 = 19;
 
-/// Most symbols of one document.
+/// Maximum number of symbols per document.
 const MAX_SYMBOLS: usize = 5000;
 
-/// The outline: variants with their components and methods; the groups of a precision list.
+/// Returns the outline: variants with their components and methods, or the groups of a precision
+/// list.
 pub(super) fn symbols(view: &View<'_>, uri: &str) -> Vec<Value> {
     let root = &view.tree.root;
     let all: Vec<Symbol> = if view.is_list() {
@@ -38,7 +39,7 @@ pub(super) fn symbols(view: &View<'_>, uri: &str) -> Vec<Value> {
     flat
 }
 
-/// Links to the files that are there.
+/// Returns links to the existing files.
 pub(super) fn links(view: &View<'_>) -> Vec<Value> {
     let references = view.references().into_iter().take(MAX_SYMBOLS);
     references
@@ -106,7 +107,7 @@ impl Symbol {
     fn of(member: &Member, kind: u8) -> Self {
         let end = member.value.span.end.max(member.key_span.end);
         Self {
-            // A name must not be empty.
+            // The protocol does not allow empty names.
             name: if member.key.trim().is_empty() {
                 "\"\"".to_owned()
             } else {

@@ -1,31 +1,31 @@
-//! A document's text as client and server both have it: edits, and places in the client's units.
+//! The text of a document, with edits and positions in the client's units.
 //!
-//! Invariant: a place beyond a line's end or inside a character is the nearest before it (LSP 3.17,
-//! "Position"); lines end with `\n`, `\r\n` or `\r`.
+//! Invariant: a position beyond the end of a line or inside a character is moved to the nearest one
+//! before it (LSP 3.17, "Position"). Lines end with `\n`, `\r\n` or `\r`.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::source::Span;
 
-/// In what units the characters of a line are counted.
+/// The unit in which positions in a line are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Encoding {
     /// Bytes.
     Utf8,
-    /// What every client knows.
+    /// UTF-16 code units, which every client supports.
     #[default]
     Utf16,
 }
 
-/// A line and a character in it, both from 0.
+/// A line and a character in it, both counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(super) struct Position {
     pub(super) line: usize,
     pub(super) character: usize,
 }
 
-/// From one position to before another.
+/// A range from `start` up to, but not including, `end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(super) struct Range {
     pub(super) start: Position,
@@ -33,7 +33,7 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// All of any text.
+    /// The whole of any text.
     pub(super) const ALL: Self = Self {
         start: Position {
             line: 0,
@@ -46,7 +46,7 @@ impl Range {
     };
 }
 
-/// A text and where its lines begin.
+/// A text and the offsets of its lines.
 #[derive(Debug, Clone)]
 pub(super) struct Text {
     content: String,
@@ -55,7 +55,7 @@ pub(super) struct Text {
 }
 
 impl Encoding {
-    /// The name in the protocol.
+    /// Returns the name in the protocol.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Utf8 => "utf-8",
@@ -85,7 +85,7 @@ impl Text {
         &self.content
     }
 
-    /// Puts `replacement` where `range` is; an inverted range is empty.
+    /// Replaces `range` by `replacement`. An inverted range is treated as empty.
     pub(super) fn edit(&mut self, range: Range, replacement: &str) {
         let start = self.offset(range.start);
         let end = self.offset(range.end).max(start);
@@ -93,7 +93,7 @@ impl Text {
         self.starts = line_starts(&self.content);
     }
 
-    /// The byte that a position names.
+    /// Returns the byte offset of a position.
     pub(super) fn offset(&self, position: Position) -> usize {
         let Some(&start) = self.starts.get(position.line) else {
             return self.content.len();
@@ -114,7 +114,7 @@ impl Text {
         at
     }
 
-    /// Where a byte stands.
+    /// Returns the position of a byte offset.
     pub(super) fn position(&self, offset: usize) -> Position {
         let offset = self
             .content
@@ -127,7 +127,7 @@ impl Text {
         }
     }
 
-    /// A span as the protocol writes a range.
+    /// Converts a span to a range of the protocol.
     pub(super) fn range(&self, span: Span) -> Value {
         let json = |offset| {
             let Position { line, character } = self.position(offset);
@@ -136,19 +136,19 @@ impl Text {
         json!({ "start": json(span.start), "end": json(span.end) })
     }
 
-    /// The bytes that a range covers.
+    /// Converts a range to a span of bytes.
     pub(super) fn span(&self, range: Range) -> Span {
         Span::new(self.offset(range.start), self.offset(range.end))
     }
 
-    /// The white space that the line of `offset` begins with.
+    /// Returns the leading white space of the line at `offset`.
     pub(super) fn indentation(&self, offset: usize) -> &str {
         let line = self.line(self.position(offset).line);
         let is_space = |c: char| c == ' ' || c == '\t';
         &line[..line.len() - line.trim_start_matches(is_space).len()]
     }
 
-    /// A line without what ends it.
+    /// Returns a line without its line end.
     fn line(&self, line: usize) -> &str {
         let start = self.starts[line];
         let end = self.starts.get(line + 1).copied();
@@ -216,7 +216,7 @@ mod tests {
                 let to = plain.floor_char_boundary(to);
                 let (from, to) = (from.min(to), from.max(to));
                 let range = Range { start: edited.position(from), end: edited.position(to) };
-                // Between `\r` and `\n` there is no position.
+                // A position between `\r` and `\n` does not exist.
                 let inside = |at: usize| at > 0 && plain[..at].ends_with('\r') && plain[at..].starts_with('\n');
                 if inside(from) || inside(to) {
                     continue;

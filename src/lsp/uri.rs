@@ -1,9 +1,10 @@
-//! File URIs (RFC 8089) and paths.
+//! Conversion between file URIs (RFC 8089) and paths.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// The path of a `file:` URI; `None` for other schemes, other hosts and what is no path.
+/// Returns the path of a `file:` URI. Returns `None` for other schemes, other hosts and invalid
+/// paths.
 pub(super) fn to_path(uri: &str) -> Option<PathBuf> {
     let rest = uri.strip_prefix("file://")?;
     let rest = rest.split(['?', '#']).next()?;
@@ -12,7 +13,7 @@ pub(super) fn to_path(uri: &str) -> Option<PathBuf> {
     if !path.starts_with('/') || path.contains('\0') {
         return None;
     }
-    // `/C:/x` is `C:/x`.
+    // On Windows, `/C:/x` means `C:/x`.
     let bytes = path.as_bytes();
     let has_drive = bytes.len() > 2 && bytes[1].is_ascii_alphabetic() && bytes[2] == b':';
     let path = if has_drive && cfg!(windows) {
@@ -23,7 +24,7 @@ pub(super) fn to_path(uri: &str) -> Option<PathBuf> {
     Some(PathBuf::from(path))
 }
 
-/// The `file:` URI of an absolute path; `None` for one that is not UTF-8.
+/// Returns the `file:` URI of an absolute path, or `None` if the path is not UTF-8.
 pub(super) fn from_path(path: &Path) -> Option<String> {
     let text = path.to_str()?.replace(std::path::MAIN_SEPARATOR, "/");
     let mut uri = String::from("file://");

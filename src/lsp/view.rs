@@ -1,4 +1,4 @@
-//! One document as a request looks at it: its tree, its place on disk, the models it names.
+//! A document as requests see it: its tree, its location on disk, and the models that it names.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::source::JsonPath;
 use crate::source::json::{Node, Step};
 use crate::validate::{FileFacts, Session};
 
-/// Keys that tell a config, whatever else it has.
+/// Keys that identify a config.
 const OWN_KEYS: [&str; 7] = [
     "$schema",
     "model",
@@ -26,7 +26,7 @@ const OWN_KEYS: [&str; 7] = [
     "capabilities",
 ];
 
-/// What a request needs of a document.
+/// The data about a document that requests need.
 pub(super) struct View<'a> {
     pub(super) text: &'a Text,
     pub(super) tree: Tree,
@@ -34,9 +34,9 @@ pub(super) struct View<'a> {
     pub(super) findings: &'a [Diagnostic],
     pub(super) session: &'a Session,
     pub(super) client: &'a Client,
-    /// The document's directory.
+    /// Directory of the document.
     pub(super) directory: PathBuf,
-    /// How many directories it lies below the package root.
+    /// Depth of the directory below the package root.
     pub(super) depth: usize,
 }
 
@@ -47,7 +47,8 @@ pub(super) struct VariantAt<'t> {
 }
 
 impl<'a> View<'a> {
-    /// The document at `found`; `cursor` is where the author writes.
+    /// Creates the view of the document at `found`; `cursor` is the position where the author
+    /// types.
     pub(super) fn new(
         text: &'a Text,
         found: &'a Found,
@@ -70,13 +71,13 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether it is a precision list; otherwise it is a config.
+    /// Returns whether the document is a precision list; otherwise it is a config.
     pub(super) fn is_list(&self) -> bool {
         self.found.kind == FoundKind::PrecisionList
             || self.found.path.file_name() == Some(precision::FILE_NAME.as_ref())
     }
 
-    /// Whether it is another library's file that happens to have a config's name.
+    /// Returns whether it is another library's file that happens to be named like a config.
     pub(super) fn is_foreign(&self) -> bool {
         let has = |key: &str| self.tree.root.get(key).is_some();
         let is_empty = self.tree.root.members().is_empty();
@@ -88,19 +89,19 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether so little stands there that it may become a config.
+    /// Returns whether the document has so little content that it may become a config.
     fn is_begun(&self) -> bool {
         let members = self.tree.root.members();
         members.iter().all(|member| member.value.span.is_empty())
     }
 
-    /// What the schema says of the value at `path`.
+    /// Returns the subschema for the value at `path`.
     pub(super) fn shape(&self, path: &JsonPath) -> Option<Shape> {
         let nested = self.variant(path).is_some_and(VariantAt::has_components);
         Shape::at(self.is_list(), path, nested)
     }
 
-    /// The variant that `path` leads into.
+    /// Returns the variant that `path` leads into.
     pub(super) fn variant(&self, path: &JsonPath) -> Option<VariantAt<'_>> {
         let [Step::Key(key), Step::Index(index), ..] = path.steps() else {
             return None;
@@ -114,18 +115,18 @@ impl<'a> View<'a> {
         Some(VariantAt { node })
     }
 
-    /// The path that a reference means.
+    /// Resolves a reference to a path.
     pub(super) fn resolve(&self, reference: &str) -> Result<PathBuf, ReferenceError> {
         reference::resolve(&self.directory, self.depth, reference)
     }
 
-    /// What is known of the file that a reference means.
+    /// Returns facts about the file that a reference names.
     pub(super) fn file(&self, reference: &str, as_model: bool) -> Option<Arc<FileFacts>> {
         let path = self.resolve(reference).ok()?;
         Some(self.session.file(&path, as_model))
     }
 
-    /// The model file of a variant, or of one of its components, if it could be read.
+    /// Returns the model file of a variant or of one of its components, if it is readable.
     pub(super) fn model(
         &self,
         variant: VariantAt<'_>,
@@ -139,7 +140,8 @@ impl<'a> View<'a> {
         facts.model_info().is_some().then_some(facts)
     }
 
-    /// The size of a variant's file, or of all its components together; `None` if one is not there.
+    /// Returns the size of a variant's file, or the total size of its components. Returns `None` if
+    /// a file is missing.
     pub(super) fn size_on_disk(&self, variant: VariantAt<'_>) -> Option<u64> {
         let file = variant.node.get("file").and_then(Node::as_str);
         let components = variant.components().map(|(_, reference)| reference);
@@ -154,7 +156,7 @@ impl<'a> View<'a> {
         (!sizes.is_empty()).then(|| sizes.into_iter().fold(0, u64::saturating_add))
     }
 
-    /// All references to files: where they stand, and what they say.
+    /// Returns all references to files, each with its node and its text.
     pub(super) fn references(&self) -> Vec<(&Node, &str)> {
         let root = &self.tree.root;
         let named = ["tokenizer", "tokenizer_config"].into_iter();
@@ -178,7 +180,7 @@ impl<'t> VariantAt<'t> {
             .is_some_and(|components| !components.is_null() || components.span.is_empty())
     }
 
-    /// Names and references of the components.
+    /// Returns the names and references of the components.
     pub(super) fn components(self) -> impl Iterator<Item = (&'t str, &'t str)> {
         let components = self.node.get("components").map_or(&[][..], Node::members);
         let components = components.iter();
@@ -186,7 +188,8 @@ impl<'t> VariantAt<'t> {
     }
 }
 
-/// The model's method that a config calls `name`: an ONNX file's one graph has no name of its own.
+/// Returns the model's method that a config calls `name`. The only graph of an ONNX file has no
+/// method name, so any name matches.
 pub(super) fn method<'m>(info: &'m ModelInfo, name: &str) -> Option<&'m Method> {
     if info.names_methods {
         info.method(name).filter(|method| !method.constant)
@@ -195,7 +198,8 @@ pub(super) fn method<'m>(info: &'m ModelInfo, name: &str) -> Option<&'m Method> 
     }
 }
 
-/// The steps of a path below its variant's `methods`: component if there are components, method, the rest.
+/// Returns the steps of a path below its variant's `methods`: the component if there are
+/// components, the method, and the remaining steps.
 pub(super) fn method_steps(
     path: &JsonPath,
     nested: bool,

@@ -1,4 +1,4 @@
-//! Which files on disk matter to which documents.
+//! Determines which files on disk affect the findings of which documents.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,15 @@ use crate::package::reference::normalize;
 use crate::package::{config, precision};
 use crate::source::json::Node;
 
-/// Extensions of files that configs refer to, and of what these refer to.
+/// Extensions of files that configs refer to, and of files that these refer to.
 const EXTENSIONS: &str = "pte,bpte,ptd,onnx,mlmodel,tflite,data,weight,bin,json,model,txt";
 /// Id of the registration.
 const ID: &str = "pkgtool-files";
-/// Most references of a document that are remembered.
+/// Maximum number of references that are kept per document.
 const MAX_REFERENCES: usize = 2000;
 
-/// What a client is asked to tell of: `client/registerCapability`.
+/// Returns the parameters of `client/registerCapability`: the files that the client is asked to
+/// watch.
 pub(super) fn registration() -> Value {
     let watcher = |pattern: &str| json!({ "globPattern": pattern });
     let watchers = [
@@ -33,7 +34,7 @@ pub(super) fn registration() -> Value {
     }] })
 }
 
-/// The files that a client tells of: `workspace/didChangeWatchedFiles`.
+/// Returns the files that the client reports as changed (`workspace/didChangeWatchedFiles`).
 pub(super) fn changed(params: &Value) -> Vec<PathBuf> {
     let changes = params.get("changes").and_then(Value::as_array);
     let changes = changes.into_iter().flatten();
@@ -42,17 +43,17 @@ pub(super) fn changed(params: &Value) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The files that a document's findings hang on, as its text was when it was last looked at.
+/// The files that a document's findings depend on, according to the text when it was last analysed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Dependencies {
     directory: PathBuf,
     references: HashSet<PathBuf>,
-    /// Directories of those: a model's data lies beside it.
+    /// Directories of these files. A model's external data lies beside it.
     neighbours: HashSet<PathBuf>,
 }
 
 impl Dependencies {
-    /// Those of a text at `path`.
+    /// Computes the dependencies of a text at `path`.
     pub(super) fn of(path: &Path, text: &str) -> Self {
         let directory = path.parent().unwrap_or(Path::new("")).to_owned();
         let tree = Tree::read(text, None);
@@ -64,7 +65,7 @@ impl Dependencies {
         dependencies
     }
 
-    /// Whether a change of `path` can change what is found.
+    /// Returns whether a change of `path` can change the findings.
     pub(super) fn include(&self, path: &Path) -> bool {
         let name = path.file_name();
         let is_list = name == Some(precision::FILE_NAME.as_ref());
@@ -72,7 +73,7 @@ impl Dependencies {
         let above = path
             .parent()
             .is_some_and(|above| self.directory.starts_with(above));
-        // The text of the document itself is what the editor says it is.
+        // The editor, not the disk, determines the text of the document itself.
         let is_own = path == self.directory.join(config::FILE_NAME);
         is_root && above
             || !is_own && path.starts_with(&self.directory)

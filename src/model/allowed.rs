@@ -1,27 +1,29 @@
-//! The sizes that a dynamic dimension may have, where a file declares more than a bound.
+//! The set of sizes that a dynamic dimension accepts, for files that declare more than an upper
+//! bound.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Sizes; at least one.
+/// The accepted sizes of a dimension; never empty.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Allowed {
-    /// Every so many from the least on.
+    /// An arithmetic sequence of sizes.
     Range {
-        /// The smallest.
+        /// Smallest size.
         least: u64,
-        /// The largest at most.
+        /// Upper bound; the largest size is at most this.
         most: u64,
-        /// From one to the next; at least 1.
+        /// Distance between two neighbouring sizes; at least 1.
         step: u64,
     },
-    /// These, in order.
+    /// A list of sizes in ascending order.
     Choices(Vec<u64>),
 }
 
 impl Allowed {
-    /// Sizes from `min` to `max` in steps, none above `bound`; `None` if that leaves no size.
+    /// Returns the sizes from `min` to `max` in steps, limited to `bound`; `None` if the result is
+    /// empty.
     pub fn range(min: i64, max: i64, step: i64, bound: u64) -> Option<Self> {
         let least = u64::try_from(min).ok()?;
         let most = u64::try_from(max).ok()?.min(bound);
@@ -29,7 +31,7 @@ impl Allowed {
         (least <= most).then_some(Self::Range { least, most, step })
     }
 
-    /// These sizes, none above `bound`; `None` if that leaves none.
+    /// Returns the listed sizes, limited to `bound`; `None` if the result is empty.
     pub fn choices(sizes: &[i64], bound: u64) -> Option<Self> {
         let sizes = sizes.iter().filter_map(|size| u64::try_from(*size).ok());
         let mut sizes: Vec<u64> = sizes.filter(|size| *size <= bound).collect();
@@ -38,7 +40,7 @@ impl Allowed {
         (!sizes.is_empty()).then_some(Self::Choices(sizes))
     }
 
-    /// Whether this is one of them.
+    /// Returns whether `size` is accepted.
     pub fn has(&self, size: u64) -> bool {
         match self {
             Self::Range { least, most, step } => {
@@ -48,7 +50,7 @@ impl Allowed {
         }
     }
 
-    /// The largest.
+    /// Returns the largest accepted size.
     pub fn largest(&self) -> u64 {
         match self {
             Self::Range { least, most, step } => most - (most - least) % step,
@@ -56,7 +58,7 @@ impl Allowed {
         }
     }
 
-    /// The smallest.
+    /// Returns the smallest accepted size.
     pub fn smallest(&self) -> u64 {
         match self {
             Self::Range { least, .. } => *least,
@@ -64,7 +66,7 @@ impl Allowed {
         }
     }
 
-    /// The largest that is not above `size`.
+    /// Returns the largest accepted size that does not exceed `size`.
     pub fn at_most(&self, size: u64) -> Option<u64> {
         match self {
             Self::Range { least, most, step } => {
@@ -76,7 +78,7 @@ impl Allowed {
         }
     }
 
-    /// Whether there are gaps between them.
+    /// Returns whether a size between the smallest and the largest is rejected.
     pub fn has_gaps(&self) -> bool {
         match self {
             Self::Range { step, .. } => *step > 1,
@@ -84,7 +86,8 @@ impl Allowed {
         }
     }
 
-    /// Whether they are all up to the largest, so that a bound says it as well.
+    /// Returns whether every size up to the largest is accepted, so that an upper bound describes
+    /// the set.
     pub fn is_only_a_bound(&self) -> bool {
         matches!(
             self,
@@ -97,7 +100,7 @@ impl Allowed {
     }
 }
 
-/// `2 to 16`, `2 to 16 in steps of 2`, `4, 8 or 16`.
+/// Formats as `2 to 16`, `2 to 16 in steps of 2` or `4, 8 or 16`.
 impl fmt::Display for Allowed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,24 +1,25 @@
-//! What a config declares of a model: its methods, as the `methods` field of a variant has them.
+//! The `methods` declaration of a config, generated from a model file.
 //!
-//! Only what the file says: constant methods are metadata and left out, inputs and outputs that are no
-//! tensors cannot be declared, names are an author's to give.
+//! Only facts of the file are used. Constant methods hold metadata and are omitted. Inputs and
+//! outputs that are not tensors cannot be declared. Names of inputs and outputs are left to the
+//! author of the config.
 
 use serde_json::{Map, Value as Json, json};
 
 use super::{ElementType, Method, ModelInfo, TensorInfo, Value};
 
-/// Why a method has no declaration.
+/// Why a method cannot be declared in a config.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Undeclarable {
-    /// An input or output has a dtype that the format does not list.
+    /// An input or output has a dtype that the config format does not list.
     #[error("`{method}` has a tensor of dtype {dtype}, which a config cannot name")]
     DType {
         /// The method.
         method: String,
-        /// The dtype, in the file's words.
+        /// The dtype, as the model file names it.
         dtype: String,
     },
-    /// The file does not even say how many dimensions an input or output has.
+    /// The model file does not record the rank of an input or output.
     #[error("`{method}` has a tensor of which the file does not give the rank")]
     Rank {
         /// The method.
@@ -26,10 +27,11 @@ pub enum Undeclarable {
     },
 }
 
-/// The `methods` of a model as one object: names in file order, each with `inputs` and `outputs`; empty where
-/// the model has no methods that could be called.
+/// Returns the `methods` object of a model: method names in file order, each with `inputs` and
+/// `outputs`. The object is empty if the model has no callable methods.
 ///
-/// Fails with the first method that a config cannot describe: a signature with a gap would be wrong.
+/// Fails with the first method that a config cannot describe, because a signature with a gap would
+/// be wrong.
 pub fn methods(info: &ModelInfo) -> Result<Map<String, Json>, Undeclarable> {
     let callable = info.methods.iter().filter(|method| !method.constant);
     callable
@@ -37,7 +39,7 @@ pub fn methods(info: &ModelInfo) -> Result<Map<String, Json>, Undeclarable> {
         .collect()
 }
 
-/// One method's signature, as a config declares it.
+/// Returns the signature of one method in the form of a config.
 pub fn signature(method: &Method) -> Result<Json, Undeclarable> {
     let tensors = |values: &[Value]| {
         let tensors = values.iter().filter_map(Value::tensor);

@@ -1,4 +1,7 @@
-//! Where the data that a model keeps outside its file must be, and whether it is there.
+//! Locates the external data of a model: the files beside it that hold its tensors.
+//!
+//! [`ExternalData::locate`] checks that each file exists inside the model's directory and is large
+//! enough.
 
 use std::path::{Path, PathBuf};
 
@@ -7,40 +10,40 @@ use super::{ExternalData, ModelInfo, TensorInfo};
 use crate::package::reference::{self, ReferenceError};
 use crate::source::{self, bounds};
 
-/// Why data that a model keeps in other files cannot be used. The texts go on after the model's
-/// name.
+/// Why external data of a model is unusable. The messages continue a sentence that begins with the
+/// model's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExternalDataError {
-    /// An ExecuTorch program with external tensors stands alone.
+    /// An ExecuTorch program has external tensors, but its directory has no `.ptd` file.
     #[error("keeps {tensors} tensors in a `.ptd` file, but there is none in its directory")]
     NoDataFile {
-        /// How many tensors.
+        /// Number of external tensors.
         tensors: u64,
     },
-    /// A data file beside the model is broken.
+    /// A data file beside the model is invalid.
     #[error("needs the data files beside it, and `{file}` is broken: {reason}")]
     BrokenDataFile {
         /// The file's name.
         file: String,
-        /// What is broken.
+        /// The reader's error message.
         reason: String,
     },
-    /// No data file has a tensor that the model needs.
+    /// The data files lack a tensor that the model needs.
     #[error("needs a tensor `{name}`, which no `.ptd` file in its directory has")]
     NoTensor {
         /// The tensor's name.
         name: String,
     },
-    /// A data file has another tensor under the name.
+    /// A data file has a different tensor under the name.
     #[error("needs `{name}` as {wanted}, and `{file}` has it as {found}")]
     OtherTensor {
         /// The tensor's name.
         name: String,
-        /// What the model needs.
+        /// The tensor that the model needs.
         wanted: Box<TensorInfo>,
         /// The data file's name.
         file: String,
-        /// What it has.
+        /// The tensor in the data file.
         found: Box<TensorInfo>,
     },
     /// The location is a link out of the model's directory.
@@ -48,7 +51,7 @@ pub enum ExternalDataError {
         "keeps data in `{location}`, which is a link out of its own directory; put the file itself there"
     )]
     Link {
-        /// As the file writes it.
+        /// The location as the model file writes it.
         location: String,
     },
     /// The location leaves the model's directory.
@@ -57,41 +60,42 @@ pub enum ExternalDataError {
         /// As the file writes it.
         location: String,
     },
-    /// The location is no relative path.
+    /// The location is not a valid relative path.
     #[error("keeps data in `{location}`, which {reason}")]
     NoPath {
-        /// As the file writes it.
+        /// The location as the model file writes it.
         location: String,
-        /// What it is.
+        /// Why the path is invalid.
         reason: ReferenceError,
     },
-    /// A directory, a pipe, a device.
+    /// The location is a directory, a pipe or a device.
     #[error("keeps data in `{location}`, which is not a regular file")]
     NoFile {
-        /// As the file writes it.
+        /// The location as the model file writes it.
         location: String,
     },
-    /// Nothing is there.
+    /// The file does not exist.
     #[error("keeps data in `{location}`, which does not exist")]
     Missing {
-        /// As the file writes it.
+        /// The location as the model file writes it.
         location: String,
     },
-    /// The data file ends too early.
+    /// The data file is too short.
     #[error("needs {needs} bytes of `{location}`, which has {has}")]
     Short {
-        /// As the file writes it.
+        /// The location as the model file writes it.
         location: String,
-        /// Bytes the model needs.
+        /// Number of bytes that the model needs.
         needs: u64,
-        /// Bytes there are.
+        /// Size of the file in bytes.
         has: u64,
     },
 }
 
 impl ExternalData {
-    /// Looks for the data of a model in `directory`: it lies there or below and is long enough.
-    /// `None` where the format names no file, but one of its kind is there.
+    /// Finds the external data in `directory` and checks that it lies inside the directory and is
+    /// long enough. Returns `None` if the format names tensors instead of files and the data files
+    /// there hold them all.
     pub fn locate(&self, directory: &Path) -> Result<Option<PathBuf>, ExternalDataError> {
         let Some(location) = self.location.clone() else {
             let tensors = self.tensors;
@@ -130,7 +134,8 @@ impl ExternalData {
         Ok(Some(path))
     }
 
-    /// Whether the data files have the tensors. All of them are read: so does the runtime.
+    /// Checks that the data files hold all named tensors. Reads every data file, as the runtime
+    /// does.
     fn find_named(&self, files: &[PathBuf]) -> Result<(), ExternalDataError> {
         let mut held: Vec<(String, ModelInfo)> = Vec::new();
         for path in files {
@@ -156,7 +161,7 @@ impl ExternalData {
                 let name = name.clone();
                 return Err(ExternalDataError::NoTensor { name });
             };
-            // Which of several files is meant, the runtime decides.
+            // With several candidates, the runtime decides which file it uses.
             if let (Some(wanted), Some(has), None) = (&wanted.tensor, &entry.tensor, found.next())
                 && (wanted.config_shape() != has.config_shape() || wanted.element != has.element)
             {

@@ -1,6 +1,6 @@
-//! What a format of model files is: a name, a way to recognise it, a reader of its header.
+//! The [`ModelFormat`] trait: how a file format of models is recognised and its header read.
 //!
-//! Knows no format; [`super::FORMATS`] lists them.
+//! Each format module implements the trait; [`super::FORMATS`] lists the implementations.
 
 use std::any::Any;
 use std::error::Error;
@@ -11,9 +11,9 @@ use std::path::Path;
 use super::ModelInfo;
 use crate::source::ReadAt;
 
-/// A format of model files.
+/// A file format of models.
 pub trait ModelFormat: Sync {
-    /// Lower-case name, as `inspect` prints it.
+    /// Returns the lower-case name of the format, as `inspect` prints it.
     fn name(&self) -> &'static str;
 
     /// Returns whether a file of this name claims to be of this format.
@@ -31,18 +31,20 @@ pub trait ModelFormat: Sync {
     /// Reads the header.
     fn inspect(&self, source: &dyn ReadAt) -> Result<ModelInfo, ModelError>;
 
-    /// Reads the header of the file at `path`, for formats in which names say what must be in a file.
+    /// Reads the header of the file at `path`. Formats override this if the file name determines
+    /// the expected content.
     fn inspect_named(&self, _path: &Path, source: &dyn ReadAt) -> Result<ModelInfo, ModelError> {
         self.inspect(source)
     }
 
-    /// Reads the header of a model that is a folder; `None` where this format has none of that name.
+    /// Reads the header of a model that is a folder; `None` if this format does not claim the
+    /// folder.
     fn inspect_folder(&self, _path: &Path) -> Option<Result<ModelInfo, ModelError>> {
         None
     }
 }
 
-/// Returns whether the extension of `path` is one of these, in any case.
+/// Returns whether `path` has one of these extensions, ignoring case.
 pub(super) fn has_extension(path: &Path, known: &[&str]) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str());
     extension.is_some_and(|extension| {
@@ -52,9 +54,9 @@ pub(super) fn has_extension(path: &Path, known: &[&str]) -> bool {
     })
 }
 
-/// A format's own error: which of its rules a file breaks, and where.
+/// A violation of a format's rules: the error type of one format.
 pub trait Breach: Error + Any + Send + Sync {
-    /// The file offset of what is broken, where there is one.
+    /// Returns the file offset of the violation, if it has one.
     fn offset(&self) -> Option<u64>;
 }
 
@@ -63,12 +65,12 @@ pub trait Breach: Error + Any + Send + Sync {
 pub enum ModelError {
     /// The file cannot be opened or read.
     Io(io::Error),
-    /// It breaks a rule of its format.
+    /// The file violates a rule of its format.
     Broken(Box<dyn Breach>),
 }
 
 impl ModelError {
-    /// The file offset of what is broken, where there is one.
+    /// Returns the file offset of the violation, if it has one.
     pub fn offset(&self) -> Option<u64> {
         match self {
             Self::Io(_) => None,
@@ -76,7 +78,7 @@ impl ModelError {
         }
     }
 
-    /// The error of a format, if it is of that one.
+    /// Returns the format-specific error, if it has the type `B`.
     pub fn breach<B: Breach>(self) -> Option<B> {
         match self {
             Self::Io(_) => None,

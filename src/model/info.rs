@@ -1,4 +1,7 @@
-//! The format-neutral description of a model file: methods, their values, where the bytes are.
+//! The format-neutral description of a model file: its methods, their inputs and outputs, and its
+//! data areas.
+//!
+//! Every format reader produces a [`ModelInfo`]; validation, comparison and the engines use it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,34 +11,34 @@ use serde::{Deserialize, Serialize};
 use super::Allowed;
 use crate::package::DType;
 
-/// What a model file says of itself.
+/// The contents of a model file, as far as its header describes them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ModelInfo {
     /// Name of the format, as in [`super::ModelFormat::name`].
     pub format: &'static str,
-    /// The format that the file's name says, if it is another one.
+    /// Name of the format that the file name suggests, if it differs from `format`.
     pub named_as: Option<&'static str>,
-    /// Version of the format, in its own words (`ET12`, `IR 10, opset 18`).
+    /// Version of the format, in its own terms (`ET12`, `IR 10, opset 18`).
     pub format_version: String,
-    /// The program that wrote the file, where the file names one.
+    /// The program that wrote the file, if the file names one.
     pub producer: Option<String>,
-    /// Whether the file itself names its methods. An ONNX file does not: its one graph stands for
-    /// `forward` or for whatever single method a config declares.
+    /// True if the file itself names its methods. An ONNX file does not: its single graph stands
+    /// for `forward` or for the only method that a config declares.
     pub names_methods: bool,
     /// Methods in file order; names are unique.
     pub methods: Vec<Method>,
     /// Contiguous areas of the file outside the header, in file order.
     pub segments: Vec<Segment>,
-    /// Bytes of weights inside the file.
+    /// Size of the weights inside the file, in bytes.
     pub weight_bytes: u64,
-    /// Elements of stored tensors by the name of their type, where the format tells without a look at
-    /// the tensors' use; empty where it does not.
+    /// Number of stored elements by type name. Empty if the format reveals this only through the
+    /// use of the tensors.
     pub weight_types: BTreeMap<String, u64>,
     /// Data this model needs from other files.
     pub external: Vec<ExternalData>,
-    /// What a data file holds for models, in file order; empty for models.
+    /// Contents of a data file, in file order; empty for models.
     pub named: Vec<NamedData>,
-    /// Anything else worth showing, in order (`domain`, `opset ai.onnx`, …).
+    /// Further facts worth showing, in order (`domain`, `opset ai.onnx`, …).
     pub metadata: Vec<(String, String)>,
 }
 
@@ -46,19 +49,20 @@ pub struct Method {
     pub name: String,
     /// Inputs in calling order.
     pub inputs: Vec<Value>,
-    /// Positions of inputs that a caller may leave out.
+    /// Positions of optional inputs.
     pub optional: BTreeSet<usize>,
     /// Outputs in order.
     pub outputs: Vec<Value>,
-    /// A method without inputs and instructions, whose outputs are stored in the file: metadata.
+    /// True for a method without inputs and instructions, whose outputs are stored in the file as
+    /// metadata.
     pub constant: bool,
-    /// Delegates in file order, one entry a delegated partition.
+    /// Delegates in file order, one entry per delegated partition.
     pub delegates: Vec<Delegate>,
-    /// Operators outside delegates and how often each is called.
+    /// Operators outside delegates, with the number of calls.
     pub operators: BTreeMap<String, u64>,
 }
 
-/// A part of a method handed to a backend.
+/// A part of a method that a backend executes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delegate {
     /// The backend's registered name, such as `XnnpackBackend`.
@@ -72,15 +76,15 @@ pub struct Delegate {
 pub struct Value {
     /// Its name, where the file keeps one.
     pub name: Option<String>,
-    /// What it is.
+    /// Its type, and its value if the file stores one.
     pub kind: ValueKind,
 }
 
-/// What an input or output is. Stored values (constants of constant methods, scalars specialised
-/// at export) come with it.
+/// The type of an input or output. Values stored in the file (constants of constant methods,
+/// scalars specialised at export) are included.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ValueKind {
-    /// A tensor; for a small constant also its elements in row-major order.
+    /// A tensor; a small constant also has its elements in row-major order.
     Tensor {
         /// dtype and shape.
         info: TensorInfo,
@@ -93,35 +97,35 @@ pub enum ValueKind {
     Double(f64),
     /// A boolean.
     Bool(bool),
-    /// A string, cut if it is very long.
+    /// A string, truncated if it is very long.
     String(String),
     /// Absent.
     None,
-    /// Anything else, by its kind: `int_list`, `tensor_list`, `sequence`, `map`, …
+    /// Any other type, by its name: `int_list`, `tensor_list`, `sequence`, `map`, …
     Other(String),
 }
 
-/// dtype and shape of a tensor.
+/// The dtype and shape of a tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorInfo {
     /// Element type.
     pub element: ElementType,
-    /// Dimensions, outermost first; `None` where the file does not even give the rank.
+    /// Dimensions, outermost first; `None` if the file does not record the rank.
     pub dims: Option<Vec<Dim>>,
-    /// What the file says of the tensor as a whole.
+    /// How the shape of the whole tensor may vary.
     pub dynamism: Dynamism,
 }
 
-/// What a file says of the dynamism of a whole tensor.
+/// How the shape of a whole tensor may vary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dynamism {
     /// All sizes are fixed.
     Static,
     /// At least one dimension is dynamic; the stored sizes are upper bounds.
     Bounded,
-    /// Each dimension says for itself whether it is dynamic; none states a bound.
+    /// Each dimension is marked as fixed or dynamic; the file states no bounds.
     Symbolic,
-    /// Only rank and dtype hold.
+    /// Only rank and dtype are guaranteed.
     Unbounded,
 }
 
@@ -130,17 +134,17 @@ pub enum Dynamism {
 pub enum Dim {
     /// Always this size.
     Fixed(u64),
-    /// Certainly dynamic.
+    /// Dynamic for certain.
     Dynamic {
-        /// Largest size, where the file states one.
+        /// Largest size, if the file states one.
         bound: Option<u64>,
-        /// The dimension's symbol, where the file has one.
+        /// The dimension's symbol, if the file has one.
         name: Option<String>,
-        /// Its sizes, where the file declares more than a bound.
+        /// Its accepted sizes, if the file declares more than a bound.
         #[serde(default)]
         allowed: Option<Allowed>,
     },
-    /// One of the dimensions of a bounded tensor of which the file does not tell which are dynamic.
+    /// A dimension of a bounded tensor whose file does not record which dimensions are dynamic.
     Maybe {
         /// Largest size.
         bound: u64,
@@ -152,16 +156,16 @@ pub enum Dim {
 /// Element type of a tensor in a model file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ElementType {
-    /// One that a config can express.
+    /// A type that a config can express.
     Known(DType),
-    /// One that it cannot, by its name (`uint16`, `qint8`, `string`, …).
+    /// A type that a config cannot express, by its name (`uint16`, `qint8`, `string`, …).
     Other(String),
 }
 
 /// An area of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
-    /// What it holds, in one or two words.
+    /// Its content, in one or two words.
     pub name: String,
     /// File offset of its first byte.
     pub offset: u64,
@@ -169,31 +173,31 @@ pub struct Segment {
     pub size: u64,
 }
 
-/// Data outside the file.
+/// Data that the model stores in another file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExternalData {
-    /// Path as the file writes it, relative to the file's directory; `None` where the format names
-    /// only the tensors (ExecuTorch's `.ptd`).
+    /// Path as the file writes it, relative to the file's directory; `None` if the format names
+    /// only tensors (ExecuTorch's `.ptd`).
     pub location: Option<String>,
-    /// Bytes of that other file that are needed: the largest offset plus length.
+    /// Number of bytes needed of the other file: the largest offset plus length.
     pub needs_bytes: Option<u64>,
-    /// How many tensors are there; none where it is a graph that was compiled before.
+    /// Number of tensors in the other file; 0 for a precompiled graph.
     pub tensors: u64,
-    /// These tensors, where the format says them by name.
+    /// These tensors, if the format identifies them by name.
     pub named: Vec<NamedData>,
 }
 
-/// Bytes with a name, in a data file.
+/// A named entry of a data file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedData {
     /// The name.
     pub name: String,
-    /// What they are, where they are a tensor.
+    /// Type and shape, if the entry is a tensor.
     pub tensor: Option<TensorInfo>,
 }
 
 impl ElementType {
-    /// The type's name.
+    /// Returns the type's name.
     pub fn name(&self) -> &str {
         match self {
             Self::Known(dtype) => dtype.name(),
@@ -203,7 +207,7 @@ impl ElementType {
 }
 
 impl Dim {
-    /// The dimension as a config writes it: its size, or -1 where it is (or most likely is)
+    /// Returns the dimension as a config writes it: its size, or -1 if it is dynamic or most likely
     /// dynamic.
     pub fn config_size(&self) -> i64 {
         match self {
@@ -218,7 +222,7 @@ impl Dim {
 }
 
 impl TensorInfo {
-    /// The shape as a config writes it; `None` where the rank is unknown.
+    /// Returns the shape as a config writes it; `None` if the rank is unknown.
     pub fn config_shape(&self) -> Option<Vec<i64>> {
         let dims = self.dims.as_ref()?;
         Some(dims.iter().map(Dim::config_size).collect())
@@ -226,12 +230,12 @@ impl TensorInfo {
 }
 
 impl Value {
-    /// A value without a name.
+    /// Returns a value without a name.
     pub fn unnamed(kind: ValueKind) -> Self {
         Self { name: None, kind }
     }
 
-    /// The tensor, if it is one.
+    /// Returns the tensor, if the value is one.
     pub fn tensor(&self) -> Option<&TensorInfo> {
         match &self.kind {
             ValueKind::Tensor { info, .. } => Some(info),
@@ -241,19 +245,19 @@ impl Value {
 }
 
 impl ModelInfo {
-    /// Whether its format has methods; one that has none says nothing of how the model is called.
+    /// Returns whether the file describes how the model is called. Formats without methods do not.
     pub fn has_signature(&self) -> bool {
         self.names_methods || !self.methods.is_empty()
     }
 
-    /// The method of this name.
+    /// Returns the method of this name.
     pub fn method(&self, name: &str) -> Option<&Method> {
         self.methods.iter().find(|method| method.name == name)
     }
 }
 
 impl ValueKind {
-    /// The kind's name: `tensor`, `int`, `double`, `bool`, `string`, `none` or another.
+    /// Returns the type's name: `tensor`, `int`, `double`, `bool`, `string`, `none` or another.
     pub fn name(&self) -> &str {
         match self {
             Self::Tensor { .. } => "tensor",
@@ -267,7 +271,8 @@ impl ValueKind {
     }
 }
 
-/// `1`, `-1`, `-1 (up to 16)`; `16 or -1` where the file does not tell.
+/// Formats as `1`, `-1`, `-1 (up to 16)`, or `16 or -1` if the file does not record whether it is
+/// dynamic.
 impl fmt::Display for Dim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -288,7 +293,7 @@ impl fmt::Display for Dim {
     }
 }
 
-/// `float32[1, -1 (up to 16)]`.
+/// Formats as `float32[1, -1 (up to 16)]`.
 impl fmt::Display for TensorInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let element = self.element.name();
@@ -300,7 +305,7 @@ impl fmt::Display for TensorInfo {
     }
 }
 
-/// `(float32[1, 3], int) → (float32[-1])`.
+/// Formats as `(float32[1, 3], int) → (float32[-1])`.
 impl fmt::Display for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let side = |values: &[Value]| {

@@ -1,8 +1,9 @@
-//! What a model file says, from its header alone.
+//! Readers for the headers of model files.
 //!
-//! Owns the readers of model formats and the format-neutral answer they give ([`ModelInfo`]).
-//! Invariant: a reader never reads weights, never allocates by a length it did not check, never
-//! panics; its cost does not depend on the size of the file. Knows nothing of configs' rules.
+//! This module owns one reader per file format and the format-neutral description they return
+//! ([`ModelInfo`]). Invariant: a reader never reads weights, never panics, and checks every length
+//! before it allocates memory. Its cost does not depend on the size of the file. The rules for
+//! configs live elsewhere.
 
 mod allowed;
 pub mod coreml;

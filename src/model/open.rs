@@ -1,4 +1,4 @@
-//! Reading the header of a model file by its path, with the accidents that really happen named.
+//! Opens a model file by its path and reads its header, with specific errors for common accidents.
 
 use std::io;
 use std::path::Path;
@@ -7,25 +7,26 @@ use super::{FORMATS, ModelError, ModelInfo, folder_size, inspect, inspect_at};
 use crate::source::lfs::{self, Pointer};
 use crate::source::{FileSource, ReadAt};
 
-/// Why a file is no model that can be read. The texts go on after the file's name.
+/// Why a file cannot be read as a model. The messages continue a sentence that begins with the
+/// file's name.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// It cannot be opened or read.
     #[error("cannot be read: {0}")]
     Unreadable(#[from] io::Error),
-    /// A Git LFS pointer.
+    /// The file is a Git LFS pointer.
     #[error("is a Git LFS pointer to {} bytes, not the model itself; run `git lfs pull`", .0.size)]
     LfsPointer(Pointer),
-    /// No bytes.
+    /// The file is empty.
     #[error("is empty (0 bytes)")]
     Empty,
-    /// It claims a format and breaks it.
+    /// The file claims a format and violates its rules.
     #[error("is broken: {0}")]
     Broken(ModelError),
-    /// A folder that Core ML's compiler made of a model.
+    /// The folder is a model compiled by Core ML's compiler.
     #[error("is a compiled Core ML model, which only Core ML itself reads, on Apple's systems")]
     Compiled,
-    /// No format here claims it.
+    /// No supported format claims the file.
     #[error(
         "has a format that is not read here; formats that are: {}",
         known_formats()
@@ -33,8 +34,8 @@ pub enum OpenError {
     UnknownFormat,
 }
 
-/// Reads the header of the model at `path`; also gives the size of the file, or of all files in the folder, in
-/// bytes.
+/// Reads the header of the model at `path`. Also returns the size in bytes of the file, or of all
+/// files in the folder.
 pub fn open(path: &Path) -> Result<(ModelInfo, u64), OpenError> {
     if path.is_dir() {
         return open_folder(path);

@@ -1,8 +1,10 @@
-//! How precise a model's weights are, and what a precision's token says of them.
+//! Detects the numeric precision of a model's weights and compares it with the precision token of a
+//! config.
 //!
-//! Types and counts only: of ONNX initializers and the operators that read them, of a program's constants, of what
-//! payloads of delegates say of their tensors. Invariant: weights are never read; where a part of a model cannot be
-//! looked into, the answer says so and contradicts nobody.
+//! The analysis uses types and counts only. It covers ONNX initializers and the operators that read
+//! them, the constants of ExecuTorch programs, and the tensors in delegate payloads. Invariant:
+//! weights are never read. If a part of a model cannot be analysed, [`Weights::whole`] is false and
+//! no contradiction is reported.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
@@ -14,34 +16,34 @@ use super::onnx::each_node;
 use super::{ModelInfo, Value, ValueKind};
 use crate::source::{FileSource, Pages, ReadAt};
 
-/// Fewest elements of which a share says something: what is smaller is tables and constants.
+/// Minimum number of elements for a verdict; smaller totals are lookup tables and constants.
 const FEWEST: u64 = 1000;
-/// Most payloads that are looked into.
+/// Maximum number of delegate payloads analysed per program.
 const MAX_PAYLOADS: usize = 4096;
 
-/// How precise stored numbers are; the least precise last.
+/// Precision of stored numbers, ordered from most to least precise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Floats of 32 bits or more.
+    /// Floats of at least 32 bits.
     Float32,
-    /// Floats of 16 bits, eleven bits of precision.
+    /// 16-bit floats with 11 bits of precision.
     Float16,
-    /// Floats of 16 bits, eight bits of precision.
+    /// 16-bit floats with 8 bits of precision.
     Bfloat16,
-    /// Integers of five to eight bits that stand for floats, and floats of eight bits.
+    /// Integers of five to eight bits that represent floats, and 8-bit floats.
     EightBits,
-    /// Four bits at most.
+    /// Values of at most four bits.
     FourBits,
 }
 
-/// What a precision's token says of weights.
+/// The claim that a precision token makes about the weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meaning {
-    /// Most weights are of this kind.
+    /// Most weights have this precision.
     Most(Kind),
-    /// There are quantised weights of this kind.
+    /// Some weights are quantised to this precision.
     Some(Kind),
-    /// Some are quantised, however.
+    /// Some weights are quantised, to an unspecified precision.
     Quantised,
 }
 
@@ -50,19 +52,20 @@ pub enum Meaning {
 pub struct Weights {
     /// Elements by kind, tables of embeddings left out.
     pub elements: BTreeMap<Kind, u64>,
-    /// Elements of tables of embeddings, which are often quantised otherwise than the rest, or not at all.
+    /// Number of elements in embedding tables, which are often quantised differently or not at all.
     pub tables: BTreeMap<Kind, u64>,
-    /// What inputs, outputs and operators are of.
+    /// Precisions of inputs, outputs and operators.
     pub computes: BTreeSet<Kind>,
-    /// Whether all of the model could be looked into.
+    /// True if every part of the model could be analysed.
     pub whole: bool,
 }
 
 impl Meaning {
-    /// What a token says; `None` where that is not known.
+    /// Returns the claim of a token; `None` for an unknown token.
     ///
-    /// `fp32`, `fp16`, `bf16`: most weights are such floats. `int8`, `a8w8`, `8da8w`: some weights have eight bits.
-    /// `int4`, `4w`, `8da4w`: some have four. `spinquant` and `qat_lora` are recipes: some are quantised.
+    /// `fp32`, `fp16`, `bf16`: most weights are floats of this type. `int8`, `a8w8`, `8da8w`: some
+    /// weights have eight bits. `int4`, `4w`, `8da4w`: some have four. `spinquant` and `qat_lora`
+    /// are recipes: some weights are quantised.
     pub fn of_token(token: &str) -> Option<Self> {
         Some(match token {
             "fp32" => Self::Most(Kind::Float32),
@@ -77,7 +80,7 @@ impl Meaning {
 }
 
 impl Weights {
-    /// Those of no model.
+    /// Returns an empty set of weights.
     pub fn none() -> Self {
         Self {
             elements: BTreeMap::new(),
@@ -87,8 +90,8 @@ impl Weights {
         }
     }
 
-    /// Those of the model at `path`, whose header says `info`. The file is opened again only where its header's
-    /// description does not tell.
+    /// Analyses the model at `path`, whose header is described by `info`. Opens the file again only
+    /// if `info` is not enough.
     pub fn of(path: &Path, info: &ModelInfo) -> Self {
         let mut weights = Self::none();
         let methods = info.methods.iter().filter(|method| !method.constant);
@@ -109,7 +112,7 @@ impl Weights {
         weights
     }
 
-    /// Adds those of another file of the same variant.
+    /// Adds the weights of another file of the same variant.
     pub fn add(&mut self, other: &Self) {
         for (counts, others) in [
             (&mut self.elements, &other.elements),
@@ -123,12 +126,12 @@ impl Weights {
         self.whole &= other.whole;
     }
 
-    /// How many weights there are, tables of embeddings included.
+    /// Returns the number of weights, including embedding tables.
     pub fn count(&self) -> u64 {
         sum(&self.elements).saturating_add(sum(&self.tables))
     }
 
-    /// The token that fits; `None` where too little is known.
+    /// Returns the matching token; `None` if too little is known.
     pub fn token(&self) -> Option<&'static str> {
         if !self.whole || self.count() < FEWEST {
             return None;
@@ -149,8 +152,8 @@ impl Weights {
         })
     }
 
-    /// What in them says otherwise than `meaning`, in words that go behind the file's name; `None` where nothing
-    /// does, or where too little is known.
+    /// Describes how the weights contradict `meaning`, in words that follow the file's name.
+    /// Returns `None` if they agree or too little is known.
     pub fn contradiction(&self, meaning: Meaning) -> Option<String> {
         if !self.whole || self.count() < FEWEST {
             return None;
@@ -164,7 +167,7 @@ impl Weights {
             Meaning::Most(kind) => {
                 let total = sum(&self.elements);
                 let others = match kind {
-                    // Floats of another size may be computed in this one.
+                    // Floats of another size may be converted to this one at run time.
                     Kind::Float16 | Kind::Bfloat16 if holds(kind) => self.share(&quantised),
                     Kind::Float16 | Kind::Bfloat16 => return Some(self.told()),
                     _ => total - self.elements.get(&kind).copied().unwrap_or(0),
@@ -182,7 +185,7 @@ impl Weights {
         found.fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// `holds float32 weights`, `holds 8-bit weights (97 %) and float32 weights (3 %)`.
+    /// Formats as `holds float32 weights only` or `holds weights of 8-bit (97 %), float32 (3 %)`.
     fn told(&self) -> String {
         let mut all = self.elements.clone();
         for (kind, count) in &self.tables {
@@ -205,7 +208,7 @@ impl Weights {
         format!("holds weights of {}", parts.join(", "))
     }
 
-    /// `None` if the program could not be read.
+    /// Analyses an ExecuTorch program; returns `None` if it could not be read.
     fn add_program(&mut self, path: &Path) -> Option<()> {
         let source = FileSource::open(path).ok()?;
         let body = ProgramBody::read(&source).ok()?;
@@ -213,7 +216,7 @@ impl Weights {
         Some(())
     }
 
-    /// Adds what a program holds.
+    /// Adds the constants and payloads of an ExecuTorch program.
     fn add_body(&mut self, source: &dyn ReadAt, body: &ProgramBody) {
         let mut constants: HashSet<&TensorData> = HashSet::new();
         let mut payloads = HashSet::new();
@@ -307,8 +310,9 @@ impl Weights {
         }
     }
 
-    /// Weights of an ML Program; those that `constexpr_` operations unpack are told by their stored type, except
-    /// where bytes hold places in a table, which may have fewer bits.
+    /// Adds the weights of an ML Program. Weights unpacked by `constexpr_` operations count by
+    /// their stored type. Bytes that are indices into a lookup table may have fewer bits, so such
+    /// models count as not fully analysed.
     fn add_core_ml(&mut self, info: &ModelInfo) {
         let operators = info
             .methods
@@ -331,7 +335,8 @@ impl Weights {
         }
     }
 
-    /// Types of ggml have their bits in their names (`q4_k`, `iq3_xxs`, `tq1_0`).
+    /// Adds the weights of a GGUF file. ggml types carry their bits in their names (`q4_k`,
+    /// `iq3_xxs`, `tq1_0`).
     fn add_gguf(&mut self, info: &ModelInfo) {
         for (element, count) in &info.weight_types {
             let quantised = element.trim_start_matches(['i', 't']).strip_prefix('q');
@@ -351,7 +356,8 @@ impl Weights {
         }
     }
 
-    /// Integers of eight bits that a model of TensorFlow Lite stores are steps.
+    /// Adds the weights of a TensorFlow Lite model, whose stored 8-bit integers are quantised
+    /// values.
     fn add_tflite(&mut self, info: &ModelInfo) {
         for (element, count) in &info.weight_types {
             let byte = is_byte(element).then_some(Kind::EightBits);
@@ -367,7 +373,8 @@ impl Weights {
         }
     }
 
-    /// Integers may hold codes of any number of bits: what they stand for is told by nobody here.
+    /// Adds the weights of a safetensors file. Its integers may pack codes of any width, which the
+    /// header does not record.
     fn add_safetensors(&mut self, info: &ModelInfo) {
         for (element, count) in &info.weight_types {
             match float(element).or_else(|| small(element)) {
@@ -377,7 +384,8 @@ impl Weights {
         }
     }
 
-    /// A single number is a constant, no weight.
+    /// Counts the elements of one tensor. A single number is a constant and does not count as a
+    /// weight.
     fn put(&mut self, kind: Kind, count: u64, is_table: bool) {
         if count > 1 {
             let counts = if is_table {
@@ -390,11 +398,11 @@ impl Weights {
     }
 }
 
-/// What a method's instructions say of its values.
+/// How a method's instructions use its values.
 struct Uses {
-    /// Tables of embeddings.
+    /// Values that are embedding tables.
     tables: HashSet<usize>,
-    /// Bytes that hold two codes.
+    /// Values whose bytes hold two 4-bit codes each.
     packed: HashSet<usize>,
     computes: BTreeSet<Kind>,
 }
@@ -423,7 +431,7 @@ impl Uses {
         uses
     }
 
-    /// What bytes of this value are, if the method quantises.
+    /// Returns the precision of this value's bytes, if the method quantises.
     fn steps(&self, value: usize) -> Option<Kind> {
         if self.packed.contains(&value) {
             return Some(Kind::FourBits);
@@ -432,8 +440,8 @@ impl Uses {
     }
 }
 
-/// The precision that an operator of a program is for (`quantized_decomposed::embedding_4bit.out`,
-/// `torchao::_linear_8bit_act_4bit_weight.out`).
+/// Returns the precision that a quantised ExecuTorch operator implies
+/// (`quantized_decomposed::embedding_4bit.out`, `torchao::_linear_8bit_act_4bit_weight.out`).
 fn of_kernel(name: &str) -> Option<Kind> {
     let is_quantised = name.starts_with("quantized_decomposed::") || name.starts_with("torchao::");
     let few = ["1bit", "2bit", "3bit", "4bit"];
@@ -444,8 +452,8 @@ fn of_kernel(name: &str) -> Option<Kind> {
     }
 }
 
-/// The precision that an operator of ONNX or of ONNX Runtime is for; one whose attribute says the bits is told as
-/// being for four.
+/// Returns the precision that an operator of ONNX or ONNX Runtime implies. An operator whose bits
+/// depend on an attribute counts as 4-bit.
 pub fn of_operator(operator: &str) -> Option<Kind> {
     let name = operator.rsplit("::").next().unwrap_or(operator);
     if name.ends_with("NBits") || name.ends_with("Bnb4") || name.starts_with("GatherBlockQuantized")
@@ -462,7 +470,8 @@ pub fn of_operator(operator: &str) -> Option<Kind> {
     is_quantized.then_some(Kind::EightBits)
 }
 
-/// The bits in which nodes for blocks of codes have their weights; `None` if the file cannot be read again.
+/// Returns the bit widths that block-quantised nodes state in their attributes; `None` if the file
+/// cannot be read again.
 fn block_bits(path: &Path) -> Option<BTreeSet<i64>> {
     let source = FileSource::open(path).ok()?;
     let mut found = BTreeSet::new();
@@ -500,7 +509,7 @@ fn half(element: &str) -> Option<Kind> {
     }
 }
 
-/// Types that nothing but quantised weights has.
+/// Returns the precision of types that only quantised weights use.
 fn small(element: &str) -> Option<Kind> {
     match element {
         "int4" | "uint4" | "int2" | "uint2" | "uint1" | "uint3" | "float4e2m1" => {
@@ -527,7 +536,7 @@ fn sum(counts: &BTreeMap<Kind, u64>) -> u64 {
         .fold(0, |sum, count| sum.saturating_add(*count))
 }
 
-/// `float32`, `8-bit`.
+/// Formats as `float32` or `8-bit`.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -1,4 +1,6 @@
-//! The list of model formats this tool reads, and the choice among them.
+//! The registry of supported model formats, and detection of a file's format.
+//!
+//! A format claims a file by its first bytes or, failing that, by its extension.
 
 use std::path::Path;
 
@@ -7,10 +9,10 @@ use super::{
 };
 use crate::source::{FileSource, ReadAt};
 
-/// How many first bytes [`ModelFormat::matches`] is shown.
+/// Number of first bytes passed to [`ModelFormat::is_marked`].
 const MAGIC_SIZE: usize = 64;
 
-/// All formats.
+/// All supported formats, in the order in which they are tried.
 pub static FORMATS: &[&dyn ModelFormat] = &[
     &executorch::ExecuTorch,
     &executorch::FlatTensor,
@@ -22,7 +24,8 @@ pub static FORMATS: &[&dyn ModelFormat] = &[
     &coreml::CoreMl,
 ];
 
-/// Returns the format that claims `path`, by its first bytes, else by its name; `None` if none does.
+/// Returns the format that claims `path`, by its first bytes, else by its name; `None` if no format
+/// claims it.
 pub fn format_of(
     path: &Path,
     source: &dyn ReadAt,
@@ -35,14 +38,16 @@ pub fn format_of(
     Ok(marked.or_else(|| named(path)))
 }
 
-/// Returns the format that the name of `path` says.
+/// Returns the format that the file name suggests.
 fn named(path: &Path) -> Option<&'static dyn ModelFormat> {
     let mut formats = FORMATS.iter().copied();
     formats.find(|format| format.is_named(path))
 }
 
-/// Reads the header of the model at `path`, whose bytes are `source`; `None` if no format here
-/// claims it.
+/// Reads the header of the model at `path`, whose bytes are `source`; `None` if no format claims
+/// it.
+///
+/// If the format suggested by the name fails, the formats without magic bytes are tried as well.
 pub fn inspect(path: &Path, source: &dyn ReadAt) -> Result<Option<ModelInfo>, ModelError> {
     let Some(format) = format_of(path, source)? else {
         return Ok(None);
@@ -54,7 +59,7 @@ pub fn inspect(path: &Path, source: &dyn ReadAt) -> Result<Option<ModelInfo>, Mo
     Ok(Some(info))
 }
 
-/// Reads a file that is not of the format of its name as one of a format whose first bytes tell nothing.
+/// Tries the formats without magic bytes, except `named`, which has failed.
 fn other(named: &dyn ModelFormat, source: &dyn ReadAt) -> Option<ModelInfo> {
     let formats: [&dyn ModelFormat; 2] = [&onnx::Onnx, &coreml::CoreMl];
     let mut others = formats
@@ -63,7 +68,7 @@ fn other(named: &dyn ModelFormat, source: &dyn ReadAt) -> Option<ModelInfo> {
     others.find_map(|format| format.inspect(source).ok())
 }
 
-/// Reads the header of the model at `path`, a file or a folder; `None` if no format here claims it.
+/// Reads the header of the model at `path`, a file or a folder; `None` if no format claims it.
 pub fn inspect_at(path: &Path) -> Result<Option<ModelInfo>, ModelError> {
     if path.is_dir() {
         let mut formats = FORMATS.iter();

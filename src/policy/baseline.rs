@@ -1,8 +1,10 @@
-//! Baselines: findings that were there before, so that only new ones are told.
+//! Baselines: files that list known findings, so that only new findings are reported.
 //!
-//! A baseline is JSON, one finding a line, sorted, so that a change of it reads well. A finding is known by
-//! its identity (`diagnostic::identity`), with paths relative to the baseline's directory. Invariant: a
-//! baseline is replaced as a whole or not at all.
+//! A baseline is a JSON file with one finding per line, sorted, so that its diffs are readable. A
+//! finding is recognized by its identity (`diagnostic::identity`), with paths relative to the
+//! baseline's directory.
+//!
+//! Invariant: a baseline is replaced as a whole or not at all.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,31 +19,31 @@ use crate::package::Roots;
 use crate::source::replace::replace;
 use crate::source::{self, bounds};
 
-/// Largest baseline that is read, in bytes.
+/// Maximum size of a baseline, in bytes.
 const MAX_FILE: u64 = 64 * 1024 * 1024;
 
-/// The version that is written, and read.
+/// The supported version of the file format.
 const VERSION: u32 = 1;
 
-/// Known findings, and how many there are of each.
+/// Known findings and how often each occurs.
 pub(super) type Known = BTreeMap<Entry, usize>;
 
-/// What a known finding is known by.
+/// The identity of a known finding.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub(super) struct Entry {
-    /// The file, relative to the baseline's directory, with `/` between its parts.
+    /// Path of the file relative to the baseline's directory, with `/` as the separator.
     pub file: String,
-    /// The rule's name.
+    /// Name of the rule.
     pub rule: String,
-    /// The place, elements of `variants` by their precision.
+    /// JSON pointer of the finding; elements of `variants` are identified by their precision.
     #[serde(default)]
     pub pointer: String,
-    /// What the finding names, where its place is the whole file.
+    /// Names in the finding, if it is about the whole file.
     #[serde(default)]
     pub names: Vec<String>,
 }
 
-/// What a baseline has for one finding.
+/// The entry of one finding in a baseline file.
 #[derive(Deserialize)]
 struct Line {
     #[serde(flatten)]
@@ -61,7 +63,7 @@ fn one() -> usize {
 }
 
 impl Entry {
-    /// The entry of a finding of the rule of this name.
+    /// Creates the entry of a finding of the named rule.
     pub(super) fn new(identity: Identity, rule: &str) -> Self {
         Self {
             file: identity.path,
@@ -72,19 +74,19 @@ impl Entry {
     }
 }
 
-/// Reads a baseline; else says why it cannot be.
+/// Reads a baseline, or returns why it is unusable.
 pub(super) fn read(file: &Path) -> Result<Known, String> {
     let text = source::read_text(file, MAX_FILE).map_err(|error| match error.kind() {
-        io::ErrorKind::FileTooLarge => "it has more than 64 MiB".to_owned(),
+        io::ErrorKind::FileTooLarge => "it is larger than 64 MiB".to_owned(),
         _ => error.to_string(),
     })?;
     let written: Written = serde_json::from_str(&text).map_err(|error| {
-        format!("it is no baseline: {error}; `pkgtool validate --write-baseline` writes one")
+        format!("invalid baseline: {error}; write one with `pkgtool validate --write-baseline`")
     })?;
     if written.version != VERSION {
         let found = written.version;
         return Err(format!(
-            "it has version {found}, and this tool knows version {VERSION} only"
+            "unsupported version {found}: expected version {VERSION}"
         ));
     }
     let mut known = Known::new();
@@ -95,7 +97,7 @@ pub(super) fn read(file: &Path) -> Result<Known, String> {
     Ok(known)
 }
 
-/// The text of a baseline.
+/// Renders a baseline as text.
 pub(super) fn text(known: &Known) -> String {
     let mut text = format!("{{\n  \"version\": {VERSION},\n  \"findings\": [");
     for (number, (entry, count)) in known.iter().enumerate() {
@@ -108,7 +110,7 @@ pub(super) fn text(known: &Known) -> String {
         }
         let comma = if number == 0 { "" } else { "," };
         let written = write!(text, "{comma}\n    {line}");
-        debug_assert!(written.is_ok(), "a string takes everything");
+        debug_assert!(written.is_ok(), "writing to a string cannot fail");
     }
     text.push_str(if known.is_empty() {
         "]\n}\n"
@@ -118,10 +120,10 @@ pub(super) fn text(known: &Known) -> String {
     text
 }
 
-/// Writes a baseline; nothing is done where it would not change.
+/// Writes a baseline. An unchanged file is left alone.
 pub(super) fn write(file: &Path, known: &Known) -> io::Result<()> {
     let text = text(known);
-    // A link stays one: what it leads to is replaced.
+    // Replace the target of a symbolic link, not the link.
     let file = &match bounds::real(file) {
         Err(error) if bounds::is_outside(&error) => return Err(error),
         real => real.unwrap_or_else(|_| file.to_owned()),
@@ -132,7 +134,8 @@ pub(super) fn write(file: &Path, known: &Known) -> io::Result<()> {
     replace(file, text.as_bytes(), || Ok(()))
 }
 
-/// The path of a file as a baseline in the absolute `directory` has it, with `/` between its parts.
+/// Returns the path of a file relative to the baseline's absolute `directory`, with `/` as the
+/// separator.
 pub(super) fn relative(roots: &Roots, directory: &Path, file: &str) -> String {
     let file = roots.absolute(Path::new(file));
     let common = file.components().zip(directory.components());

@@ -1,6 +1,8 @@
-//! Tokens of `extra-precisions` that a precision list in force takes for the opposite.
+//! Detects tokens of the setting `extra-precisions` that the precision list in force classifies the
+//! other way.
 //!
-//! Which list is in force is known where a config is checked, so it is heard then and told at the end, once.
+//! The list in force is known only while a config is checked. Contradictions are collected then,
+//! and reported once at the end.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,19 +13,20 @@ use crate::diagnostic::{Anchor, Finding};
 use crate::package::PrecisionList;
 use crate::validate::settings_invalid;
 
-/// What was heard in one run.
+/// The contradictions found in one run.
 #[derive(Debug, Default)]
 pub(super) struct Contradictions {
-    /// By files of settings; the command line has none.
+    /// Tokens by settings file; `None` is the command line.
     heard: Mutex<BTreeMap<Option<PathBuf>, Vec<String>>>,
 }
 
 impl Contradictions {
-    /// Hears of a list that holds for a file which settings rule.
+    /// Records the contradictions between settings and a precision list that applies to the same
+    /// file.
     pub(super) fn hear(&self, settings: &Settings, by: &Overrides, list: &PrecisionList) {
         for token in settings.extra.against(list) {
             let file = settings.file.as_ref().map(|(file, _)| file.clone());
-            // The last word was the command line's.
+            // The command line overrides the settings file.
             let file = file.filter(|_| !by.extra.contains(token));
             let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
             let tokens = heard.entry(file).or_default();
@@ -33,7 +36,7 @@ impl Contradictions {
         }
     }
 
-    /// The findings about a file of settings.
+    /// Returns the findings about a settings file.
     pub(super) fn of(&self, settings: &Arc<Settings>) -> Vec<Finding> {
         let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         let file = settings.file.as_ref().map(|(file, _)| file.clone());
@@ -44,12 +47,12 @@ impl Contradictions {
             .map(|(token, path, span)| {
                 let anchor = Anchor::At(path.clone(), *span);
                 let finding = settings_invalid(anchor, message(token, &settings.extra));
-                finding.help("remove it: a token is in exactly one of the two lists")
+                finding.help("remove it: a token must be in exactly one of the two lists")
             })
             .collect()
     }
 
-    /// What is wrong with the command line.
+    /// Returns the error in the command line, if there is one.
     pub(super) fn of_command_line(&self, overrides: &Overrides) -> Option<String> {
         let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         let token = heard.get(&None)?.first()?;
@@ -62,5 +65,5 @@ fn message(token: &str, extra: &PrecisionList) -> String {
         Some(true) => ("quantized", "not"),
         _ => ("not quantized", "quantized"),
     };
-    format!("`{token}` is {here} here and {there} in the precision list that holds")
+    format!("`{token}` is {here} here, but {there} in the precision list in force")
 }

@@ -1,24 +1,24 @@
-//! Globs, as `.gitignore` files have them: relative to a directory, `**` for any number of directories, a
-//! name without `/` at any depth, `/` at the end for directories only.
+//! Globs in the syntax of `.gitignore`, relative to a directory. `**` matches any number of
+//! directories, a name without `/` matches at any depth, and a final `/` matches only directories.
 //!
-//! Invariant: parts are separated by `/` on every system. A backslash, which would mean something else on
-//! each, is refused.
+//! Invariant: `/` is the separator on every system. A backslash is rejected, since its meaning
+//! would depend on the system.
 
 use std::path::Path;
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-/// Longest glob, in bytes.
+/// Maximum length of a glob, in bytes.
 const MAX_GLOB: usize = 1024;
 
-/// Most globs of one list.
+/// Maximum number of globs in a list.
 pub(super) const MAX_GLOBS: usize = 500;
 
-/// A name that nobody gives a file: what matches it below a directory matches all that is in there.
+/// An improbable file name. A glob that matches it below a directory matches everything there.
 const ANYTHING: &str = "\u{1}";
 
-/// One glob.
+/// A parsed glob.
 #[derive(Debug, Clone)]
 pub struct Glob {
     text: String,
@@ -26,43 +26,44 @@ pub struct Glob {
 }
 
 impl Glob {
-    /// Reads a glob; else what is wrong with it, and what to do.
+    /// Parses a glob, or returns a message and a remedy.
     pub fn parse(text: &str) -> Result<Self, (String, String)> {
         let wrong = |message: &str, help: &str| Err((message.to_owned(), help.to_owned()));
         if text.trim().is_empty() {
             return wrong(
-                "an empty glob matches nothing",
+                "empty glob, which matches nothing",
                 "remove it, or write `**` for everything",
             );
         }
         if text.len() > MAX_GLOB {
             return wrong(
-                "a glob of more than 1024 bytes",
-                "write several shorter ones",
+                "glob too long: at most 1024 bytes are supported",
+                "write several shorter globs",
             );
         }
         if text.contains('\\') {
             let help = format!(
-                "write `{}`: parts are separated by `/` on every system",
+                "write `{}`: the separator is `/` on every system",
                 text.replace('\\', "/")
             );
-            return Err(("a glob with a backslash".to_owned(), help));
+            return Err(("glob with a backslash".to_owned(), help));
         }
         if text.starts_with(['!', '#']) {
             return wrong(
-                "a glob cannot begin with `!` or `#` here",
-                "name what is meant; `[!]` and `[#]` stand for these characters",
+                "glob that begins with `!` or `#`, which is not supported",
+                "write `[!]` or `[#]` for these characters",
             );
         }
         if text.split('/').any(|part| part == ".." || part == ".") {
             return wrong(
-                "a glob cannot have `.` or `..`",
-                "globs are relative to `root`, and stay below it",
+                "glob with `.` or `..`, which is not supported",
+                "globs are relative to `root` and match only paths below it",
             );
         }
         let mut builder = GitignoreBuilder::new("");
         let built = builder
-            // git takes `[` for itself then, and the glob matches nothing that was meant.
+            // By default, an unclosed `[` would match itself, and the glob would match nothing that
+            // was meant.
             .allow_unclosed_class(false)
             .add_line(None, text)
             .and_then(|builder| builder.build());
@@ -71,25 +72,25 @@ impl Glob {
                 text: text.to_owned(),
                 matcher,
             }),
-            Ok(_) => wrong("a glob that matches nothing", "write `**` for everything"),
+            Ok(_) => wrong("glob that matches nothing", "write `**` for everything"),
             Err(error) => Err((
-                format!("no glob: {}", cause(&error)),
-                "`*`, `**`, `?` and `[a-z]` have a meaning; `[*]` is the character".to_owned(),
+                format!("invalid glob: {}", cause(&error)),
+                "`*`, `**`, `?` and `[a-z]` are special; write `[*]` for the character itself".to_owned(),
             )),
         }
     }
 
-    /// As it was written.
+    /// Returns the glob as it was written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether it matches this relative path itself.
+    /// Returns whether the glob matches this relative path itself.
     pub fn matches(&self, path: &Path, is_directory: bool) -> bool {
         path.is_relative() && matches!(self.matcher.matched(path, is_directory), Match::Ignore(_))
     }
 
-    /// Whether it matches the relative path of a file or a directory in which it is.
+    /// Returns whether the glob matches the relative path of a file, or a directory above it.
     pub fn covers(&self, file: &Path) -> bool {
         let mut is_directory = false;
         file.ancestors().any(|path| {
@@ -99,7 +100,7 @@ impl Glob {
         })
     }
 
-    /// Whether it covers all that is in the directory of this relative path.
+    /// Returns whether the glob matches everything in the directory at this relative path.
     pub fn covers_all_of(&self, directory: &Path) -> bool {
         directory.ancestors().any(|path| {
             !path.as_os_str().is_empty()
@@ -108,7 +109,7 @@ impl Glob {
     }
 }
 
-/// The error itself, without the glob and line that it is wrapped in.
+/// Returns the innermost error, without the glob and the line.
 fn cause(error: &ignore::Error) -> String {
     match error {
         ignore::Error::Glob { err, .. } => err.clone(),

@@ -1,7 +1,7 @@
-//! What git ignores in checkouts: what `.gitignore` files and `.git/info/exclude` match, less what it tracks all
-//! the same.
+//! Finds the paths that Git ignores in a checkout: those matched by `.gitignore` files or
+//! `.git/info/exclude`, except tracked files.
 //!
-//! Invariant: git is asked once for each checkout, and only if something that a walk looks at would be left out.
+//! Invariant: Git is run once per checkout, and only if a path of interest would be left out.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -14,33 +14,33 @@ use crate::git;
 use crate::package::{Roots, is_looked_at};
 use crate::source;
 
-/// The name of git's own files.
+/// Name of Git's ignore files.
 const GITIGNORE: &str = ".gitignore";
-/// Where a repository has more of them, for itself alone.
+/// The ignore file of a repository that is not shared with others.
 const EXCLUDE: &str = "info/exclude";
 
-/// Largest of them that is read, in bytes.
+/// Maximum size of an ignore file, in bytes.
 const MAX_SIZE: u64 = 1024 * 1024;
 
-/// What git ignores where one walk goes.
+/// The paths that Git ignores in one walk.
 #[derive(Default)]
 pub(super) struct Ignored {
-    /// The directory that the walk began with.
+    /// The start directory of the walk.
     top: PathBuf,
-    /// The root of the checkout that the walk began in.
+    /// The root of the checkout that contains the start directory.
     checkout: Option<PathBuf>,
-    /// What is matched below directories.
+    /// Patterns of `.gitignore` files by directory.
     files: HashMap<PathBuf, Gitignore>,
-    /// What is matched besides in checkouts, by their roots.
+    /// Patterns of `.git/info/exclude` by the root of the checkout.
     excludes: HashMap<PathBuf, Gitignore>,
-    /// What git tracks in checkouts; `None` where it cannot say.
+    /// Tracked paths by the root of the checkout; `None` if Git cannot list them.
     tracked: HashMap<PathBuf, Option<HashSet<PathBuf>>>,
-    /// Directories that are matched and walked all the same, because something in them is tracked.
+    /// Ignored directories that are walked because they contain tracked files.
     entered: HashSet<PathBuf>,
 }
 
 impl Ignored {
-    /// A walk begins.
+    /// Starts a walk.
     pub(super) fn begin(&mut self, top: &Path, roots: &Roots) {
         self.files.clear();
         self.excludes.clear();
@@ -56,7 +56,7 @@ impl Ignored {
         }
     }
 
-    /// There is a `.gitignore` or a `.git` in a directory.
+    /// Reads the patterns that apply to a directory with a `.gitignore` or a `.git`.
     pub(super) fn learn(&mut self, directory: &Path, name: &OsStr) {
         if name == GITIGNORE {
             if self.checkout.is_some() || directory.join(".git").symlink_metadata().is_ok() {
@@ -67,12 +67,12 @@ impl Ignored {
         }
     }
 
-    /// Whether nothing is matched anywhere.
+    /// Returns whether there are no patterns.
     pub(super) fn is_empty(&self) -> bool {
         self.files.is_empty() && self.excludes.is_empty()
     }
 
-    /// Why something is left out; `None` if it is not.
+    /// Returns why a path is left out, or `None` if it is not.
     pub(super) fn leaves_out(
         &mut self,
         path: &Path,
@@ -85,7 +85,7 @@ impl Ignored {
         }
         let checkout = roots.checkout(path.parent()?)?;
         let is_inside = self.is_inside(path, &checkout);
-        // What git ignores is ignored with all that is in it.
+        // Everything below an ignored directory is ignored.
         let matching = matching.or_else(|| is_inside.then_some(GITIGNORE))?;
         if is_inside || is_wanted(path, is_directory) {
             let tracked = self.tracked.entry(checkout);
@@ -93,7 +93,7 @@ impl Ignored {
             if let Some(tracked) = tracked.or_insert_with(|| ask(&checkout)) {
                 let below = path.strip_prefix(&checkout).unwrap_or(path);
                 if !tracked.contains(below) {
-                    return Some("git ignores it; --no-gitignore looks at it".to_owned());
+                    return Some("ignored by Git; include it with --no-gitignore".to_owned());
                 }
                 if is_directory {
                     self.entered.insert(path.to_owned());
@@ -101,10 +101,10 @@ impl Ignored {
                 return None;
             }
         }
-        Some(format!("{matching} matches it; --no-gitignore looks at it"))
+        Some(format!("matched by {matching}; include it with --no-gitignore"))
     }
 
-    /// The name of the file that has something ignored.
+    /// Returns the name of the ignore file that matches the path.
     fn matching(&self, path: &Path, is_directory: bool) -> Option<&'static str> {
         for directory in path.ancestors().skip(1) {
             let files = [
@@ -126,8 +126,8 @@ impl Ignored {
         None
     }
 
-    /// Whether something is in a directory that is walked for what is tracked in it alone, and of the same
-    /// checkout.
+    /// Returns whether the path is below an ignored directory of the same checkout that is walked
+    /// only for its tracked files.
     fn is_inside(&self, path: &Path, checkout: &Path) -> bool {
         let mut above = path.ancestors().skip(1);
         !self.entered.is_empty()
@@ -148,29 +148,29 @@ impl Ignored {
         let Some(matcher) = exclude_of(checkout).and_then(|file| matcher(checkout, &file)) else {
             return;
         };
-        // Most have nothing but a comment.
+        // Most of these files contain only comments.
         if matcher.num_ignores() > 0 && !covers_all_of(&matcher, &self.top) {
             self.excludes.insert(checkout.to_owned(), matcher);
         }
     }
 }
 
-/// Whether a walk that is not told otherwise goes into a directory, or looks at a file.
+/// Returns whether a walk enters the directory or reads the file by default.
 fn is_wanted(path: &Path, is_directory: bool) -> bool {
     let name = path.file_name().unwrap_or_default();
     if is_directory {
-        // Neither is ever walked.
+        // Hidden directories and `node_modules` are never walked.
         return !name.as_encoded_bytes().starts_with(b".") && name != "node_modules";
     }
     is_looked_at(name)
 }
 
-/// What git tracks in a checkout: files and the directories that they are in.
+/// Returns the tracked files of a checkout and the directories that contain them.
 fn ask(checkout: &Path) -> Option<HashSet<PathBuf>> {
     let mut tracked = HashSet::new();
     for file in git::tracked(checkout).ok()? {
         for path in file.ancestors() {
-            // What is above was taken with what is beside.
+            // The directories above were added together with a sibling.
             if !tracked.insert(path.to_owned()) {
                 break;
             }
@@ -179,13 +179,13 @@ fn ask(checkout: &Path) -> Option<HashSet<PathBuf>> {
     Some(tracked)
 }
 
-/// The file of a repository that has more lines like those of a `.gitignore`.
+/// Returns the path of a repository's `info/exclude`.
 fn exclude_of(checkout: &Path) -> Option<PathBuf> {
     let git = checkout.join(".git");
     if git.is_dir() {
         return Some(git.join(EXCLUDE));
     }
-    // A working tree beside others, or a submodule: a file says where the repository is.
+    // In a linked working tree or a submodule, `.git` is a file that names the repository.
     let said = |file: &Path| {
         let text = source::read_text(file, MAX_SIZE).ok()?;
         Some(text.trim_end_matches(['\n', '\r']).to_owned())
@@ -199,7 +199,8 @@ fn exclude_of(checkout: &Path) -> Option<PathBuf> {
     )
 }
 
-/// What a file with lines of git's form matches below `root`. A line that git cannot read is passed over, as git does.
+/// Reads the patterns of an ignore file that apply below `root`. Invalid lines are skipped, as in
+/// Git.
 fn matcher(root: &Path, file: &Path) -> Option<Gitignore> {
     let bytes = source::read(file, MAX_SIZE).ok()?;
     let text = String::from_utf8_lossy(&bytes);
@@ -210,7 +211,8 @@ fn matcher(root: &Path, file: &Path) -> Option<Gitignore> {
     builder.build().ok()
 }
 
-/// Whether git ignores all that is in a directory at or below that of the file.
+/// Returns whether the patterns ignore everything in a directory, which is at or below the
+/// directory of the file.
 fn covers_all_of(matcher: &Gitignore, directory: &Path) -> bool {
     let root = matcher.path();
     let is_ignored =

@@ -1,7 +1,8 @@
-//! The last word on findings: which of them are told, and how loudly.
+//! Applies settings, exceptions and baselines to findings: decides which ones are reported, and
+//! with which severity.
 //!
-//! Invariant: of findings that are not about settings none is added; they are left out or get another
-//! severity, nothing else.
+//! Invariant: findings are only removed or given another severity. The only added findings are
+//! about the settings themselves.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -21,38 +22,38 @@ use crate::diagnostic::{Anchor, Diagnostic, Identities, Report, Severity, Source
 use crate::source::{JsonPath, Span};
 use crate::validate::{baseline_stale, exception_stale, rule_metas, settings_invalid};
 
-/// Most entries of a baseline that are named.
+/// Maximum number of baseline entries that a message lists.
 const MAX_NAMED: usize = 3;
 
 /// The baselines of a run.
 #[derive(Debug, Default)]
 pub(super) struct Baselines {
-    /// The one that rules all files, instead of those that settings name.
+    /// The baseline from the command line, which overrides those in settings.
     pub(super) given: Option<(PathBuf, Known)>,
-    /// Whether those that settings name are passed over.
+    /// Set if baselines in settings are ignored.
     pub(super) none_of_settings: bool,
 }
 
-/// What a judgement left beside the report.
+/// The result of a judgement besides the report.
 #[derive(Debug, Default)]
 pub(super) struct Judgement {
-    /// Warnings that count as errors, because settings say so.
+    /// Number of warnings that count as errors because of settings.
     pub(super) denied_warnings: usize,
-    /// How many findings baselines knew.
+    /// Number of findings that baselines list.
     pub(super) known: usize,
-    /// Files that were checked, from the file system's root; none where nobody asks.
+    /// Absolute paths of the checked files; empty if they are not needed.
     pub(super) checked: BTreeSet<OsString>,
 }
 
-/// One judgement of one report.
+/// The judgement of one report.
 pub(super) struct Judge<'p> {
     pub(super) lookup: &'p Lookup,
     pub(super) baselines: &'p Baselines,
-    /// Whether all rules had their facts: without models what is not found may be there.
+    /// Set if all rules could run. Without models, a missing finding may still exist.
     pub(super) is_complete: bool,
-    /// Whether a baseline is written.
+    /// Set if a baseline is being written.
     pub(super) writes: bool,
-    /// What of settings cannot be, as was heard while files were checked.
+    /// Contradictions in settings that were found while files were checked.
     pub(super) contradictions: Option<&'p Contradictions>,
     pub(super) today: Date,
     identities: RefCell<Identities>,
@@ -60,10 +61,10 @@ pub(super) struct Judge<'p> {
     known: RefCell<BTreeMap<PathBuf, Room>>,
 }
 
-/// A baseline, and what room is left in it.
+/// A baseline and the entries that no finding has matched yet.
 struct Room {
     left: Known,
-    /// Where settings name it.
+    /// The settings that name the baseline, and the location in their file.
     named: Option<(Arc<Settings>, Span)>,
     problem: Option<String>,
 }
@@ -96,7 +97,8 @@ impl<'p> Judge<'p> {
         let mut judgement = Judgement::default();
         let roots = self.lookup.roots();
         let absolute = |path: &String| roots.absolute(Path::new(path));
-        // In the order of a report: of what is counted, the first are those that are known.
+        // Sort in the order of the report, so that the first of several equal findings count as
+        // known.
         report.diagnostics.sort_by(|a, b| {
             let key = |it: &Diagnostic| (it.span.start, it.span.end, it.rule.code);
             a.source
@@ -114,7 +116,7 @@ impl<'p> Judge<'p> {
             }
         }
         self.read_baselines();
-        // Nobody asks what was checked where nothing is settled.
+        // The checked files are needed only with settings or baselines.
         let is_settled = !self.lookup.all_read().is_empty() || !self.known.borrow().is_empty();
         if is_settled || self.writes {
             let checked = report.files.iter().map(|path| absolute(path).into());
@@ -144,7 +146,7 @@ impl<'p> Judge<'p> {
         judgement
     }
 
-    /// Whether settings have a finding told; its severity becomes theirs.
+    /// Returns whether settings let a finding through, and sets its severity to theirs.
     fn lets_through(&self, settings: &Settings, file: &Path, diagnostic: &mut Diagnostic) -> bool {
         if !settings.looks_at(diagnostic.rule, file) {
             return false;
@@ -176,7 +178,7 @@ impl<'p> Judge<'p> {
         let stable = self.identities.borrow_mut().pointer(diagnostic);
         let pointers = [diagnostic.pointer.as_str(), stable.as_str()];
         let mut is_excepted = false;
-        // Each that fits is of use: which of two is the better one is not for a tool to say.
+        // Every matching exception counts as used, since none is better than the others.
         for one in candidates.filter(|one| one.is_at(file, pointers)) {
             is_excepted = true;
             if let Some((path, _)) = &settings.file {
@@ -209,7 +211,7 @@ impl<'p> Judge<'p> {
         }
     }
 
-    /// Reads the baselines that settings name.
+    /// Reads the baselines named in settings.
     fn read_baselines(&self) {
         if self.baselines.given.is_some() || self.baselines.none_of_settings {
             return;
@@ -233,7 +235,7 @@ impl<'p> Judge<'p> {
         }
     }
 
-    /// The entry of a finding in a baseline.
+    /// Returns the baseline entry of a finding.
     fn entry(&self, baseline: &Path, diagnostic: &Diagnostic) -> Entry {
         let directory = baseline.parent().unwrap_or(baseline);
         let path = baseline::relative(self.lookup.roots(), directory, &diagnostic.source.path);
@@ -241,7 +243,7 @@ impl<'p> Judge<'p> {
         Entry::new(identity, diagnostic.rule.name)
     }
 
-    /// The entries of what a report has, for a new baseline.
+    /// Returns the entries of all findings of a report, for a new baseline.
     pub(super) fn entries(&self, baseline: &Path, report: &Report) -> Known {
         let mut known = Known::new();
         for diagnostic in &report.diagnostics {
@@ -265,7 +267,7 @@ impl<'p> Judge<'p> {
                 if let Some(message) = self.why_stale(&settings, file, one, checked) {
                     let (path, span) = one.place.clone();
                     let finding = exception_stale(Anchor::At(path, span), message);
-                    let help = "remove it, or mend what it says";
+                    let help = "remove it, or correct its rule, file or pointer";
                     tell(report, &settings, finding.help(help).locate(source, None));
                 }
             }
@@ -286,7 +288,7 @@ impl<'p> Judge<'p> {
         let name = rule.name;
         if let Some(until) = until.filter(|_| !one.holds_on(self.today)) {
             return Some(format!(
-                "the exception for `{name}` in {} ended on {until}",
+                "the exception for `{name}` in {} expired on {until}",
                 one.file
             ));
         }
@@ -304,12 +306,12 @@ impl<'p> Judge<'p> {
             let place = if one.pointer.is_empty() { "" } else { " at " };
             let pointer = &one.pointer;
             return Some(format!(
-                "`{name}` finds nothing in {}{place}{pointer}",
+                "unused exception: `{name}` has no findings in {}{place}{pointer}",
                 one.file
             ));
         }
         let is_gone = target.symlink_metadata().is_err();
-        is_gone.then(|| format!("there is no {} for the exception of `{name}`", one.file))
+        is_gone.then(|| format!("the exception for `{name}` names a missing file: {}", one.file))
     }
 
     fn tell_of_baselines(&self, report: &mut Report, checked: &BTreeSet<OsString>) {
@@ -318,7 +320,7 @@ impl<'p> Judge<'p> {
                 if let Some((_, source)) = &settings.file {
                     let anchor = Anchor::At(JsonPath::root().key("baseline"), *span);
                     let shown = self.lookup.roots().shown(file);
-                    let message = format!("the baseline {shown} cannot be used: {problem}");
+                    let message = format!("unusable baseline {shown}: {problem}");
                     let help = format!("write it with `pkgtool validate --write-baseline {shown}`");
                     let finding = settings_invalid(anchor, message).help(help);
                     report.diagnostics.push(finding.locate(source, None));
@@ -338,13 +340,13 @@ impl<'p> Judge<'p> {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            let plural = if count == 1 { " that is" } else { "s that are" };
+            let plural = if count == 1 { " is" } else { "s are" };
             let message = format!(
                 "{count} known finding{plural} gone: {}{more}",
                 named.join(", ")
             );
             let finding = baseline_stale(Anchor::File, message).help(format!(
-                "write it anew: `pkgtool validate --write-baseline {shown}`"
+                "update it with `pkgtool validate --write-baseline {shown}`"
             ));
             let source = Arc::new(SourceText::new(shown.clone(), String::new()));
             let settings = self.lookup.of(file.parent().unwrap_or(file));
@@ -361,7 +363,7 @@ impl<'p> Judge<'p> {
         report.files.dedup();
     }
 
-    /// What is left of a baseline and cannot be there any more.
+    /// Returns the unmatched entries of a baseline whose findings are certain to be gone.
     pub(super) fn stale(&self, file: &Path, left: &Known, checked: &BTreeSet<OsString>) -> Known {
         let directory = file.parent().unwrap_or(file);
         let roots = self.lookup.roots();
@@ -371,7 +373,7 @@ impl<'p> Judge<'p> {
             let rule = rule_metas()
                 .into_iter()
                 .find(|rule| rule.name == entry.rule);
-            // A rule of another version is left to that version.
+            // Entries of rules that this version lacks are kept for other versions.
             let is_looked_at = rule
                 .is_some_and(|rule| settings.is_none_or(|settings| settings.looks_at(rule, &file)));
             is_looked_at && (checked.contains(file.as_os_str()) || file.symlink_metadata().is_err())
@@ -387,7 +389,7 @@ impl<'p> Judge<'p> {
     }
 }
 
-/// Adds a finding about settings themselves, if they have it told.
+/// Adds a finding about settings, unless they disable its rule.
 fn tell(report: &mut Report, settings: &Settings, mut diagnostic: Diagnostic) {
     if !settings.is_selected(diagnostic.rule) {
         return;
@@ -408,7 +410,7 @@ fn place_of(entry: &Entry) -> String {
     format!("`{rule}` at {file}#{pointer}")
 }
 
-/// The day, in UTC, by the proleptic Gregorian calendar.
+/// Returns today's date in UTC, in the proleptic Gregorian calendar.
 fn today() -> Date {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -1,8 +1,12 @@
-//! Which settings rule a file: each `pkgtool.toml` from the file's directory up to the root of its checkout.
+//! Finds the settings that apply to a file: each `pkgtool.toml` from the file's directory up to the
+//! root of its checkout.
 //!
-//! The outermost is the user's own if it is in the checkout's root or above what the user named, else it is a package's.
-//! Those below tighten it (`tighten.rs`). What `pull` brought, and what is on a server, rules nothing.
-//! Invariant: each directory is looked at once, each file read once; a file of settings is read in bounds.
+//! The outermost file belongs to the user if it is in the checkout's root or above a path that the
+//! user named. Otherwise it belongs to a package. Files below only tighten it (`tighten.rs`).
+//! Settings files that `pull` downloaded, or that are on a server, are ignored.
+//!
+//! Invariant: each directory is examined once, and each file is read once. The size of a settings
+//! file is limited.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -19,38 +23,38 @@ use crate::source::hashed::Map;
 use crate::source::{self, elsewhere};
 use crate::validate::Place;
 
-/// Where `pull` writes down what it brought into a directory, by paths from there.
+/// File in which `pull` records the downloaded files of a directory, by relative paths.
 const PULLED: &str = ".pkgtool/pulled.json";
-/// Largest such record that is read, in bytes.
+/// Maximum size of such a record, in bytes.
 const MAX_RECORD: u64 = 64 << 20;
-/// Largest file of settings, in bytes.
+/// Maximum size of a settings file, in bytes.
 const MAX_FILE: u64 = 1024 * 1024;
 
-/// Where settings come from.
+/// The source of settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// Each `pkgtool.toml` from a file's directory up.
     Nearest,
     /// This file, for everything.
     File(PathBuf),
-    /// No file.
+    /// No settings file.
     Nothing,
 }
 
-/// Looks settings up, and remembers them.
+/// Finds settings and caches them.
 #[derive(Debug)]
 pub(super) struct Lookup {
     origin: Origin,
     overrides: Overrides,
     roots: Roots,
-    /// Settings of those that have no file.
+    /// The settings of the command line alone, for files without a settings file.
     bare: Option<Arc<Settings>>,
     known: Mutex<Map<OsString, Option<Arc<Settings>>>>,
-    /// Settings in force below the directory of each file that was met.
+    /// The settings in force below each directory with a settings file.
     settled: Mutex<Map<PathBuf, Arc<Settings>>>,
-    /// What the user named, from the file system's root.
+    /// Absolute paths that the user named.
     typed: Mutex<BTreeSet<PathBuf>>,
-    /// Files that were read, by their paths.
+    /// The settings of each file that was read, by path.
     read: Mutex<Map<PathBuf, Arc<Settings>>>,
 }
 
@@ -80,7 +84,7 @@ impl Lookup {
         &self.overrides
     }
 
-    /// The file that the caller named.
+    /// Returns the settings file that the caller named.
     pub(super) fn given(&self) -> Option<&Path> {
         match &self.origin {
             Origin::File(file) => Some(file),
@@ -92,7 +96,7 @@ impl Lookup {
         &self.roots
     }
 
-    /// The settings that rule what is in the absolute `directory`.
+    /// Returns the settings that apply to the files in the absolute `directory`.
     pub(super) fn of(&self, directory: &Path) -> Option<Arc<Settings>> {
         self.of_place(Place {
             directory,
@@ -101,7 +105,7 @@ impl Lookup {
         })
     }
 
-    /// The same; the disk is not asked for what was seen or is known of checkouts.
+    /// Like [`Self::of`], but uses what the walk has already seen instead of asking the disk again.
     pub(super) fn of_place(&self, place: Place<'_>) -> Option<Arc<Settings>> {
         match &self.origin {
             Origin::Nothing => self.bare.clone(),
@@ -110,7 +114,7 @@ impl Lookup {
         }
     }
 
-    /// All files that were read, in the order of their paths.
+    /// Returns all settings files that were read, ordered by path.
     pub(super) fn all_read(&self) -> Vec<Arc<Settings>> {
         let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<_> = read.iter().collect();
@@ -120,7 +124,7 @@ impl Lookup {
             .collect()
     }
 
-    /// Remembers what the user named: settings above it are the user's own.
+    /// Records the paths that the user named. Settings above them belong to the user.
     pub(super) fn hear_of_typed(&self, paths: &[PathBuf]) {
         let mut typed = self.typed.lock().unwrap_or_else(PoisonError::into_inner);
         typed.extend(paths.iter().map(|path| self.roots.absolute(path)));
@@ -132,7 +136,7 @@ impl Lookup {
         let mut settled = None;
         for ancestor in steps::upwards(place.directory) {
             let seen = place.seen.and_then(|seen| seen.has_settings(ancestor));
-            // What was seen costs less to ask than to remember.
+            // Looking up what the walk has seen is cheaper than caching it.
             if seen.is_none()
                 && let Some(answer) = known().get(ancestor.as_os_str())
             {
@@ -156,7 +160,8 @@ impl Lookup {
         settled
     }
 
-    /// The settings in force in a directory that has a file of them, below a directory with those `above`.
+    /// Returns the settings in force in a directory with a settings file, given the settings
+    /// `above`.
     fn settle(&self, directory: &Path, above: Option<Arc<Settings>>) -> Option<Arc<Settings>> {
         let file = directory.join(SETTINGS_FILE);
         let settled = || self.settled.lock().unwrap_or_else(PoisonError::into_inner);
@@ -179,7 +184,7 @@ impl Lookup {
         Some(made)
     }
 
-    /// Whether a directory is above what the user named, or is that.
+    /// Returns whether a directory is a path that the user named, or above one.
     fn is_users(&self, directory: &Path) -> bool {
         let typed = self.typed.lock().unwrap_or_else(PoisonError::into_inner);
         let here = self.roots.absolute(Path::new(""));
@@ -188,7 +193,8 @@ impl Lookup {
             || typed.iter().any(|path| path.starts_with(directory))
     }
 
-    /// The settings above as a nested file tightens them; that of a package tightens what holds without settings.
+    /// Tightens the settings above by a nested file. A package's outermost file tightens the
+    /// defaults.
     fn nested(&self, file: &Path, above: Option<&Settings>) -> Arc<Settings> {
         let directory = file.parent().unwrap_or(file);
         let none = || Settings {
@@ -220,7 +226,7 @@ impl Lookup {
         }
     }
 
-    /// The settings in a file, which is from the file system's root.
+    /// Returns the settings in the file at an absolute path.
     pub(super) fn file(&self, file: &Path) -> Arc<Settings> {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = read.get(file) {
@@ -232,7 +238,7 @@ impl Lookup {
     }
 }
 
-/// Whether settings stand in this very file, which a link leads to again.
+/// Returns whether settings come from this file, which a link may lead to again.
 fn is_file_of(settings: &Settings, file: &Path) -> bool {
     let known = settings
         .file
@@ -241,11 +247,11 @@ fn is_file_of(settings: &Settings, file: &Path) -> bool {
     known.is_some() && known == file.canonicalize().ok()
 }
 
-/// Whether a file came from a server: `pull` wrote it, or it is still there.
+/// Returns whether a file came from a server: `pull` downloaded it, or it belongs to a mirror.
 fn is_brought(file: &Path) -> bool {
     let is_pulled = |directory: &Path| {
         let record = directory.join(PULLED);
-        // Most directories have none, and to look costs less than to open.
+        // Most directories have no record, and checking for it is cheaper than opening it.
         let is_there = record.symlink_metadata().is_ok();
         let text = is_there
             .then(|| source::read_text(&record, MAX_RECORD).ok())
@@ -261,27 +267,27 @@ fn is_brought(file: &Path) -> bool {
     elsewhere::is_far(file) || steps::upwards(file).skip(1).any(is_pulled)
 }
 
-/// The text of a file of settings; else why not, and what to do.
+/// Returns the text of a settings file, or a message and a remedy.
 pub(super) fn text_of(file: &Path) -> Result<String, (String, &'static str)> {
-    const ELSE: &str = "what it says does not hold; mend it, or leave it out with --no-config";
+    const ELSE: &str = "its settings have no effect; fix it, or ignore it with --no-config";
     let cannot = |error: std::io::Error| (format!("cannot be read: {error}"), ELSE);
     let opened = source::open(file).map_err(cannot)?;
-    opened.size().map_err(|_| ("is no file".to_owned(), ELSE))?;
+    opened.size().map_err(|_| ("is not a file".to_owned(), ELSE))?;
     let mut bytes = Vec::new();
     let mut bounded = opened.take(MAX_FILE + 1);
     bounded.read_to_end(&mut bytes).map_err(cannot)?;
     if bytes.len() as u64 > MAX_FILE {
-        let reason = "has more than 1 MiB, which is more than is read of settings";
+        let reason = "is too large: settings files of at most 1 MiB are supported";
         return Err((
             reason.to_owned(),
-            "a baseline holds many known findings: --write-baseline",
+            "use a baseline for many known findings: --write-baseline",
         ));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         (
-            format!("is not UTF-8: byte {at}"),
-            "TOML files are in UTF-8",
+            format!("is not UTF-8: invalid byte at offset {at}"),
+            "TOML files must be UTF-8",
         )
     })
 }

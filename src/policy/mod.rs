@@ -1,9 +1,9 @@
-//! What a project asks of its packages, and which findings it has told: `pkgtool.toml`, command lines,
-//! baselines.
+//! Project policy: the requirements on packages and the selection of findings, from `pkgtool.toml`,
+//! the command line and baselines.
 //!
-//! A [`Policy`] stands over a validation: it leaves files out of walks, demands things that the format does
-//! not, and has the last word on what was found. Knows rules by their metadata; changes none. Without a
-//! `pkgtool.toml` and without a word from the caller nothing is done.
+//! A [`Policy`] wraps a validation. It excludes files from walks, adds requirements beyond the
+//! format, and filters the findings. It knows rules only by their metadata. Without a
+//! `pkgtool.toml` and without options it has no effect.
 
 mod baseline;
 mod contradiction;
@@ -38,10 +38,10 @@ use contradiction::Contradictions;
 use judge::{Baselines, Judge, Judgement};
 use lookup::Lookup;
 
-/// The schema of `pkgtool.toml`, JSON Schema 2020-12.
+/// The JSON Schema (2020-12) of `pkgtool.toml`.
 pub const SCHEMA: &str = include_str!("../../schemas/pkgtool.schema.json");
 
-/// The settings, exceptions and baselines that rule a validation.
+/// The settings, exceptions and baselines that apply to a validation.
 #[derive(Debug)]
 pub struct Policy {
     lookup: Lookup,
@@ -49,69 +49,69 @@ pub struct Policy {
     writes: Option<PathBuf>,
 }
 
-/// What a validation under a policy found.
+/// The result of a validation under a policy.
 #[derive(Debug, Default)]
 pub struct Ruled {
-    /// What is told.
+    /// The findings that are reported.
     pub outcome: Outcome,
-    /// Warnings that count as errors, because settings say so.
+    /// Number of warnings that count as errors because of settings.
     pub denied_warnings: usize,
-    /// How many findings baselines knew; they are not told.
+    /// Number of findings that baselines list. They are not reported.
     pub known: usize,
-    /// What was written, if a baseline was to be.
+    /// The baseline that was written, if requested.
     pub written: Option<Written>,
 }
 
 /// A baseline that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// The file, as reports show it.
+    /// Path of the file as reports show it.
     pub file: String,
-    /// How many findings it has.
+    /// Number of findings in the new baseline.
     pub findings: usize,
-    /// How many it had not before.
+    /// Number of findings that the old baseline lacked.
     pub new: usize,
-    /// How many it had before and has not now.
+    /// Number of findings that only the old baseline had.
     pub gone: usize,
 }
 
-/// Why a validation under a policy could not be done.
+/// The error of a validation under a policy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The validation itself.
+    /// The validation failed.
     #[error(transparent)]
     Validate(#[from] validate::Error),
-    /// The settings that were named are not there.
-    #[error("{path}: {reason}; --config takes a file of settings in TOML", path = path.display())]
+    /// The named settings file is unusable.
+    #[error("{path}: {reason}; --config expects a settings file in TOML", path = path.display())]
     Settings {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// What the command line says of precision tokens cannot be.
-    #[error("--extra-precision: {0}; a token is either quantized or not, so leave it out")]
+    /// The precision tokens on the command line contradict each other or the precision list.
+    #[error("--extra-precision: {0}; a token is either quantized or not, so remove it")]
     Precision(String),
-    /// The baseline that was named cannot be used.
-    #[error("{path}: not a usable baseline: {reason}", path = path.display())]
+    /// The named baseline is unusable.
+    #[error("unusable baseline {path}: {reason}", path = path.display())]
     Baseline {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The baseline cannot be written.
     #[error("cannot write the baseline {path}: {error}", path = path.display())]
     Write {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         error: std::io::Error,
     },
 }
 
 impl Policy {
-    /// Settings from there, with what a command line says.
+    /// Creates a policy from settings and the options of a command line.
     pub fn new(origin: Origin, overrides: Overrides) -> Result<Self, Error> {
         if let Origin::File(path) = &origin {
             lookup::text_of(path).map_err(|(reason, _)| Error::Settings {
@@ -126,7 +126,7 @@ impl Policy {
         })
     }
 
-    /// Each `pkgtool.toml` from a file's directory up, and nothing else.
+    /// Creates a policy with the settings in each `pkgtool.toml` from a file's directory up.
     pub fn nearest() -> Self {
         Self {
             lookup: Lookup::new(Origin::Nearest, Overrides::default()),
@@ -135,7 +135,7 @@ impl Policy {
         }
     }
 
-    /// Has a baseline instead of those that settings name.
+    /// Uses a baseline instead of those named in settings.
     pub fn with_baseline(mut self, file: &Path) -> Result<Self, Error> {
         let absolute = self.lookup.roots().absolute(file);
         let known = baseline::read(&absolute).map_err(|reason| Error::Baseline {
@@ -146,7 +146,7 @@ impl Policy {
         Ok(self)
     }
 
-    /// Writes what is found into a baseline, which is then the one that holds.
+    /// Writes all findings to a baseline, which replaces those named in settings.
     #[must_use]
     pub fn writing_baseline(mut self, file: &Path) -> Self {
         self.writes = Some(self.lookup.roots().absolute(file));
@@ -157,12 +157,12 @@ impl Policy {
         self
     }
 
-    /// The file of settings that the caller named.
+    /// Returns the settings file that the caller named.
     pub fn settings_given(&self) -> Option<&Path> {
         self.lookup.given()
     }
 
-    /// The settings that rule a file or what is in a directory; `None` if there are none.
+    /// Returns the settings that apply to a file or to the files in a directory, if there are any.
     pub fn settings_for(&self, path: &Path) -> Option<Arc<Settings>> {
         let path = self.lookup.roots().absolute(path);
         let directory = if path.is_dir() {
@@ -173,13 +173,14 @@ impl Policy {
         self.lookup.of(directory)
     }
 
-    /// Precision tokens beside those of the list in force, for a file or what is in a directory.
+    /// Returns the precision tokens that settings add to the list in force, for a file or the files
+    /// in a directory.
     pub fn extra_precisions(&self, path: &Path) -> PrecisionList {
         let settings = self.settings_for(path);
         settings.map_or_else(PrecisionList::default, |settings| settings.extra.clone())
     }
 
-    /// A path as reports show it.
+    /// Returns a path as reports show it.
     pub fn shown(&self, path: &Path) -> String {
         match self.lookup.roots().shown(path) {
             shown if shown.is_empty() => ".".to_owned(),
@@ -187,19 +188,21 @@ impl Policy {
         }
     }
 
-    /// What is below `paths`, without what settings leave out. Of what is named nothing is left out.
+    /// Finds the files below `paths` that settings do not exclude. Files given explicitly are
+    /// always included.
     pub fn discover(&self, paths: &[PathBuf]) -> Discovery {
         self.discover_by(paths, 1)
     }
 
-    /// The same by so many threads; 0 means one for each core.
+    /// Like [`Self::discover`], with a number of threads; 0 means one per core.
     fn discover_by(&self, paths: &[PathBuf], threads: usize) -> Discovery {
         self.lookup.hear_of_typed(paths);
         let mut sieve = sieve::ProjectSieve::new(&self.lookup);
         Discovery::walk_sieved(paths, &mut sieve, threads)
     }
 
-    /// Validates everything found under `options.paths`. A `pkgtool.toml` among them is checked itself.
+    /// Validates all files found under `options.paths`. A `pkgtool.toml` among the paths is checked
+    /// itself.
     pub fn validate(&self, options: &Options, progress: Progress<'_>) -> Result<Ruled, Error> {
         let is_settings =
             |path: &&PathBuf| path.file_name().is_some_and(|name| name == SETTINGS_FILE);
@@ -224,7 +227,7 @@ impl Policy {
         })
     }
 
-    /// Validates what a walk found, the content of some of it given; `options.paths` is not looked at.
+    /// Validates the found files, some of them with the given contents. `options.paths` is ignored.
     pub fn validate_found(
         &self,
         discovery: &Discovery,
@@ -237,7 +240,7 @@ impl Policy {
         })
     }
 
-    /// Checks a text that somebody is writing, with what `session` knows.
+    /// Checks a text that is being edited, with the caches of `session`.
     pub fn check(&self, session: &Session, found: &Found, loaded: &Loaded) -> Result<Ruled, Error> {
         let options = Options {
             paths: Vec::new(),
@@ -262,12 +265,13 @@ impl Policy {
         })
     }
 
-    /// The same for who checks the files of a walk one by one.
+    /// Returns the policy as a [`Ruling`], for callers that check the files of a walk one by one.
     pub fn ruling<'p>(&'p self, options: &Options) -> impl Ruling + use<'p> {
         self.ruler(options, &[])
     }
 
-    /// Has its word on what was found without it. What it demands was then not looked for.
+    /// Filters the findings of a validation that ran without the policy. Its additional
+    /// requirements were not checked.
     pub fn apply(&self, outcome: &mut Outcome, options: &Options) {
         let judge = Judge::new(&self.lookup, &self.baselines, options.open_models);
         judge.judge(&mut outcome.report);
@@ -308,8 +312,8 @@ impl Policy {
         }
     }
 
-    /// Writes what a report has into a baseline, and takes it out of the report. What the baseline had for
-    /// files that were not checked stays.
+    /// Writes the findings of a report to a baseline, and removes them from the report. Entries of
+    /// files that were not checked are kept.
     fn write(
         &self,
         file: &Path,
@@ -320,7 +324,7 @@ impl Policy {
         let before = if file.symlink_metadata().is_ok() {
             baseline::read(file).map_err(|reason| Error::Baseline {
                 path: file.to_owned(),
-                reason: format!("{reason}; remove it, or name another file to write"),
+                reason: format!("{reason}; remove it, or write to another file"),
             })?
         } else {
             baseline::Known::new()
@@ -358,13 +362,13 @@ impl Policy {
     }
 }
 
-/// Rules about settings, which are mended and not known.
+/// Rules about settings. Their findings never go into a baseline, since they should be fixed.
 const STAY: [&str; 3] = ["settings-invalid", "exception-stale", "baseline-stale"];
 
-/// A policy over one validation.
+/// A policy during one validation.
 struct Ruler<'p> {
     policy: &'p Policy,
-    /// Files of settings that were named.
+    /// Settings files that the user named.
     named: &'p [PathBuf],
     is_complete: bool,
     contradictions: Contradictions,

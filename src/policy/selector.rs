@@ -1,29 +1,30 @@
-//! Rules as people name them: by code, by name, by the beginning of either, or all.
+//! Selectors of rules on the command line and in settings: a code, a name, a prefix of either, or
+//! `all`.
 //!
-//! Invariant: a selector stands for at least one rule.
+//! Invariant: a selector matches at least one rule.
 
 use crate::diagnostic::{RuleMeta, Severity};
 use crate::source::suggest;
 use crate::validate::{rule_metas, rule_named};
 
-/// The word that stands for all rules.
+/// The word for all rules.
 const ALL: &str = "all";
 
-/// Some rules: `PKG019`, `size-mismatch`, `PKG03`, `tensor`, `all`.
+/// A selector of rules: `PKG019`, `size-mismatch`, `PKG03`, `tensor`, `all`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selector(String);
 
-/// How findings of a rule are to be told.
+/// The level at which findings of a rule are reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// At this severity.
+    /// Reported with this severity.
     At(Severity),
-    /// Not at all.
+    /// Not reported.
     Off,
 }
 
 impl Selector {
-    /// The rules of this name; else what to write instead.
+    /// Parses a selector, or returns a hint about the correct form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let selector = Self(text.to_owned());
         let metas = rule_metas();
@@ -36,24 +37,24 @@ impl Selector {
             suggest::nearest(text, known.chain([ALL])).filter(|_| !upper.starts_with("PKG"));
         Err(match meant {
             Some(meant) => format!("did you mean `{meant}`?"),
-            None => "a rule's code or name, the beginning of one (`PKG03`, `tensor`), or `all`; \
+            None => "expected a rule's code or name, a prefix of one (`PKG03`, `tensor`), or `all`; \
                      `pkgtool rules` lists them"
                 .to_owned(),
         })
     }
 
-    /// As it was written.
+    /// Returns the selector as it was written.
     pub fn text(&self) -> &str {
         &self.0
     }
 
-    /// Whether a rule is meant.
+    /// Returns whether the selector matches a rule.
     pub fn matches(&self, rule: &RuleMeta) -> bool {
         let Self(text) = self;
         if text == ALL || text == rule.name {
             return true;
         }
-        // Of a name only whole words are a beginning: `file` is not `files-…`.
+        // A prefix of a name must end at a word: `file` does not match `files-…`.
         let words = text.trim_end_matches('-');
         let below = rule.name.strip_prefix(words).filter(|_| !words.is_empty());
         let code = rule.code.get(..text.len()).unwrap_or_default();
@@ -61,12 +62,12 @@ impl Selector {
             || text.len() >= 3 && code.eq_ignore_ascii_case(text)
     }
 
-    /// The rule, where it stands for one by its whole code or name.
+    /// Returns the rule, if the selector is its whole code or name.
     pub fn rule(&self) -> Option<&'static RuleMeta> {
         rule_named(&self.0).ok()
     }
 
-    /// How exactly it speaks of a rule: of two, the greater one counts.
+    /// Returns how specific the selector is. The most specific selector of a rule takes effect.
     pub fn precision(&self) -> usize {
         match self.rule() {
             Some(_) => usize::MAX,
@@ -77,17 +78,17 @@ impl Selector {
 }
 
 impl Level {
-    /// The words for levels.
+    /// The names of the levels.
     pub const NAMES: [&str; 4] = ["error", "warning", "note", "off"];
 
-    /// The level of this name.
+    /// Returns the level of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         let severities = [Severity::Error, Severity::Warning, Severity::Note];
         let found = severities.into_iter().find(|one| one.name() == name);
         found.map(Self::At).or((name == "off").then_some(Self::Off))
     }
 
-    /// `error`, `warning`, `note` or `off`.
+    /// Returns `error`, `warning`, `note` or `off`.
     pub fn name(self) -> &'static str {
         match self {
             Self::At(severity) => severity.name(),

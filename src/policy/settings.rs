@@ -1,6 +1,8 @@
-//! What a project has settled: the contents of a `pkgtool.toml`, and what a command line says instead.
+//! The settings of a project: the contents of a `pkgtool.toml`, and the overrides of a command
+//! line.
 //!
-//! Invariant: what is here was understood; what was not is among the findings of the file it stands in.
+//! Invariant: settings contain only valid values. Errors are recorded as findings of the settings
+//! file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,106 +15,106 @@ use crate::diagnostic::{Diagnostic, RuleMeta, SourceText};
 use crate::package::{Backend, PrecisionList};
 use crate::source::{JsonPath, Span};
 
-/// What holds for the files below a directory.
+/// The settings for the files below a directory.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// The file that says so, from the file system's root, and its text; `None` for a command line alone.
+    /// Absolute path and text of the settings file; `None` for a command line alone.
     pub file: Option<(PathBuf, Arc<SourceText>)>,
-    /// What paths and globs are relative to, from the file system's root.
+    /// Absolute path of the directory that paths and globs are relative to.
     pub root: PathBuf,
-    /// The keys of the file, and where they stand.
+    /// The keys in the file and their spans.
     pub keys: Vec<(String, Span)>,
-    /// Nested files that tighten these settings, as reports show them, the outermost first.
+    /// Nested files that tighten these settings, as reports show them, outermost first.
     pub tightened_by: Vec<String>,
-    /// Whether the file says `root`.
+    /// Set if the file has the key `root`.
     pub says_root: bool,
-    /// The rules that are looked at; `None` for all.
+    /// The enabled rules; `None` for all.
     pub select: Option<Vec<Selector>>,
-    /// Rules that are not.
+    /// The disabled rules.
     pub ignore: Vec<Selector>,
-    /// Levels of rules.
+    /// The levels of rules.
     pub severity: Vec<(Selector, Level)>,
-    /// Rules that are not looked at in some files.
+    /// Rules that are disabled for some files.
     pub per_path_ignores: Vec<(Glob, Vec<Selector>)>,
-    /// What walks leave out.
+    /// Paths that walks exclude.
     pub exclude: Vec<Glob>,
-    /// Whether walks leave out what git ignores; `None` for not said.
+    /// Set if walks exclude paths that Git ignores; `None` if unspecified.
     pub respect_gitignore: Option<bool>,
-    /// Whether warnings count as errors.
+    /// Set if warnings count as errors.
     pub deny_warnings: bool,
-    /// Precision tokens beside those of the list in force.
+    /// Precision tokens in addition to the list in force.
     pub extra: PrecisionList,
-    /// Where the file names them.
+    /// The locations of these tokens in the file.
     pub extra_places: Vec<(String, JsonPath, Span)>,
-    /// The format's identifier that packages have in `$schema`; `None` for not said.
+    /// The required value of `$schema`, an identifier of the format; `None` if unspecified.
     pub schema_id: Option<String>,
-    /// The licences that are allowed; `None` for any.
+    /// The allowed licences; `None` for any.
     pub licenses: Option<Vec<String>>,
-    /// Backends that every model is to have.
+    /// Backends that every model must have.
     pub backends: Vec<Backend>,
-    /// Capabilities that every model is to have.
+    /// Capabilities that every model must have.
     pub capabilities: Vec<String>,
-    /// The file of known findings, from the file system's root, and where it is named.
+    /// Absolute path of the baseline, and its location in the file.
     pub baseline: Option<(PathBuf, Span)>,
-    /// Findings that are known and have a reason.
+    /// Known findings with a reason.
     pub exceptions: Vec<Exception>,
-    /// What is wrong with the file.
+    /// Errors in the file.
     pub findings: Vec<Diagnostic>,
 }
 
-/// Findings of one rule at one place that are not told, and why.
+/// An exception: suppresses the findings of one rule at one location, with a reason.
 #[derive(Debug, Clone)]
 pub struct Exception {
-    /// The file, relative to the root, with `/` between its parts.
+    /// Path of the file relative to the root, with `/` as the separator.
     pub file: String,
-    /// A JSON Pointer: there and below. `""` is the whole file.
+    /// JSON pointer of the location, which includes everything below it. `""` is the whole file.
     pub pointer: String,
-    /// The rule.
+    /// The suppressed rule.
     pub rule: &'static RuleMeta,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// The last day on which it holds.
+    /// The last day on which the exception takes effect.
     pub until: Option<Date>,
-    /// Where it stands.
+    /// Location in the settings file.
     pub place: (JsonPath, Span),
 }
 
-/// What a command line says; it wins over every file.
+/// The options of a command line, which override every settings file.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
-    /// Looks at these rules, whatever a file selects, ignores or switches off.
+    /// Enables only these rules, even if a file disables them.
     pub select: Vec<Selector>,
-    /// Not at these, besides those that a file ignores.
+    /// Disables these rules, in addition to those that a file disables.
     pub ignore: Vec<Selector>,
-    /// Levels of rules, before those of a file.
+    /// Sets the levels of rules, overriding those of a file.
     pub severity: Vec<(Selector, Level)>,
-    /// Leaves these out as well, relative to the working directory.
+    /// Excludes these paths as well, relative to the working directory.
     pub exclude: Vec<Glob>,
-    /// Whether walks go into what git ignores.
+    /// Makes walks enter paths that Git ignores.
     pub no_gitignore: bool,
-    /// Tokens beside those of files.
+    /// Precision tokens in addition to those of files.
     pub extra: PrecisionList,
-    /// Allows these licences and no other, if there are any.
+    /// If not empty, allows only these licences.
     pub licenses: Vec<String>,
-    /// Requires these instead of a file's, if there are any.
+    /// If not empty, requires these instead of a file's.
     pub backends: Vec<Backend>,
-    /// Requires these instead of a file's, if there are any.
+    /// If not empty, requires these instead of a file's.
     pub capabilities: Vec<String>,
 }
 
-/// The setting that gives a rule another level than its own.
+/// The setting that changes the level of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause<'s> {
-    /// `select` names others.
+    /// `select` does not include the rule.
     Select,
-    /// `ignore` names it so.
+    /// `ignore` lists the rule.
     Ignore(&'s Selector),
-    /// `severity` names it so.
+    /// `severity` lists the rule.
     Severity(&'s Selector),
 }
 
 impl Overrides {
-    /// Whether nothing is said that concerns what files are checked for.
+    /// Returns whether no option affects the requirements on files.
     pub fn is_silent(&self) -> bool {
         self.select.is_empty()
             && self.ignore.is_empty()
@@ -125,7 +127,7 @@ impl Overrides {
 }
 
 impl Settings {
-    /// These settings after a command line had its word.
+    /// Applies the overrides of a command line.
     #[must_use]
     pub fn overridden(mut self, by: &Overrides) -> Self {
         if !by.select.is_empty() {
@@ -135,7 +137,7 @@ impl Settings {
         }
         self.ignore.extend(by.ignore.iter().cloned());
         for (selector, level) in &by.severity {
-            // A rule that a level is given for is meant to be told.
+            // Setting the level of a rule on the command line enables the rule.
             self.severity
                 .retain(|(known, _)| !is_within(known, selector));
             self.severity.push((selector.clone(), *level));
@@ -153,22 +155,23 @@ impl Settings {
         self
     }
 
-    /// Whether a rule is looked at in the file of this path, from the file system's root.
+    /// Returns whether a rule is enabled for the file at this absolute path.
     pub fn looks_at(&self, rule: &RuleMeta, file: &Path) -> bool {
         self.is_selected(rule) && !self.is_ignored_in(rule, file)
     }
 
-    /// Whether a rule is looked at anywhere.
+    /// Returns whether a rule is enabled for any file.
     pub fn is_selected(&self, rule: &RuleMeta) -> bool {
         self.in_force(rule).0 != Level::Off
     }
 
-    /// The level of a rule, if one is set: what names it most exactly counts, and of equals the last.
+    /// Returns the level of a rule, if one is set. The most specific selector takes effect, or the
+    /// last of several equally specific ones.
     pub fn level(&self, rule: &RuleMeta) -> Option<Level> {
         self.leveled(rule).map(|(_, level)| *level)
     }
 
-    /// The level at which findings of a rule are told, and the setting that makes it another than the rule's own.
+    /// Returns the level of a rule in force, and the setting that makes it differ from the default.
     pub fn in_force(&self, rule: &RuleMeta) -> (Level, Option<Cause<'_>>) {
         let names = |list: &[Selector]| list.iter().any(|one| one.matches(rule));
         if !self.select.as_deref().is_none_or(names) {
@@ -184,7 +187,7 @@ impl Settings {
         }
     }
 
-    /// The globs of files in which a rule is not looked at.
+    /// Returns the globs of files for which a rule is disabled.
     pub fn not_looked_at(&self, rule: &RuleMeta) -> impl Iterator<Item = &str> {
         let ignores = self.per_path_ignores.iter();
         let ignores = ignores.filter(|(_, rules)| rules.iter().any(|one| one.matches(rule)));
@@ -196,7 +199,7 @@ impl Settings {
         named.max_by_key(|(one, _)| one.precision())
     }
 
-    /// A path relative to the root, with `/` between its parts; `None` outside of it.
+    /// Returns a path relative to the root, or `None` if it is outside.
     pub fn relative<'p>(&self, path: &'p Path) -> Option<&'p Path> {
         path.strip_prefix(&self.root).ok()
     }
@@ -212,13 +215,14 @@ impl Settings {
 }
 
 impl Exception {
-    /// Whether it still holds on a day.
+    /// Returns whether the exception takes effect on a day.
     pub fn holds_on(&self, today: Date) -> bool {
         let order = |day: Date| (day.year, day.month, day.day);
         self.until.is_none_or(|until| order(today) <= order(until))
     }
 
-    /// Whether a finding of its rule is at its place: `pointers` are the ways to write that.
+    /// Returns whether a finding of its rule is at its location. `pointers` are the two equivalent
+    /// forms of the finding's pointer.
     pub fn is_at(&self, file: &str, pointers: [&str; 2]) -> bool {
         let below = |pointer: &str| {
             let rest = pointer.strip_prefix(self.pointer.as_str());
@@ -229,7 +233,7 @@ impl Exception {
 }
 
 impl<'s> Cause<'s> {
-    /// The setting's key in a file of settings.
+    /// Returns the key of the setting.
     pub fn key(self) -> &'static str {
         match self {
             Self::Select => "select",
@@ -238,7 +242,7 @@ impl<'s> Cause<'s> {
         }
     }
 
-    /// The rules as the setting names them; `None` where it does not name them.
+    /// Returns the selector in the setting, if there is one.
     pub fn rules(self) -> Option<&'s str> {
         match self {
             Self::Select => None,
@@ -247,7 +251,7 @@ impl<'s> Cause<'s> {
     }
 }
 
-/// Whether all that one selector means is meant by another.
+/// Returns whether one selector matches only rules that the other matches, too.
 fn is_within(one: &Selector, other: &Selector) -> bool {
     let rules = crate::validate::rule_metas();
     rules

@@ -1,7 +1,6 @@
-//! What a walk leaves out because a project says so: `exclude`, and what git ignores.
+//! Excludes paths from a walk: those that match the setting `exclude`, and those that Git ignores.
 //!
-//! Invariant: the directory that a walk begins with is walked, whatever covers it: to name it is to ask for
-//! it.
+//! Invariant: the start directory of a walk is never excluded, since the user named it.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -15,14 +14,14 @@ use super::settings::Settings;
 use crate::package::Sieve;
 use crate::package::sieve::SETTINGS_FILE;
 
-/// The sieve of one validation.
+/// The path filter of one validation.
 pub(super) struct ProjectSieve<'p> {
     lookup: &'p Lookup,
-    /// The directory that the walk began with.
+    /// The start directory of the walk.
     top: PathBuf,
-    /// Settings that hold below directories, the nearest last.
+    /// The settings in force by directory.
     settings: HashMap<PathBuf, Option<Arc<Settings>>>,
-    /// What git ignores.
+    /// The paths that Git ignores.
     ignored: Ignored,
     here: PathBuf,
 }
@@ -38,7 +37,7 @@ impl<'p> ProjectSieve<'p> {
         }
     }
 
-    /// The settings for what stands in a directory at or below the top.
+    /// Returns the settings for the files in a directory at or below the top.
     fn settings_of(&self, directory: &Path) -> Option<&Arc<Settings>> {
         let mut above = directory.ancestors();
         above.find_map(|one| self.settings.get(one))?.as_ref()
@@ -56,7 +55,7 @@ impl<'p> ProjectSieve<'p> {
             Some(glob.text().to_owned())
         };
         if let Some(glob) = matching(&self.lookup.overrides().exclude, &self.here) {
-            return Some(format!("left out by --exclude {glob}"));
+            return Some(format!("excluded by --exclude {glob}"));
         }
         let settings = self.settings_of(path.parent()?)?;
         let glob = matching(&settings.exclude, &settings.root)?;
@@ -64,10 +63,10 @@ impl<'p> ProjectSieve<'p> {
             .file
             .as_ref()
             .map_or("", |(_, source)| &source.path);
-        Some(format!("left out by `exclude` in {file}: {glob}"))
+        Some(format!("excluded by `exclude` in {file}: {glob}"))
     }
 
-    /// Whether what git ignores in a directory is left out.
+    /// Returns whether paths that Git ignores are excluded in a directory.
     fn respects_git(&self, directory: &Path) -> bool {
         let said = self
             .settings_of(directory)

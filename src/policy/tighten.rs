@@ -1,7 +1,9 @@
-//! What a nested `pkgtool.toml` may say: it tightens the settings above it, key by key, and loosens none.
+//! Merges a nested `pkgtool.toml` into the settings above it, key by key. A nested file can only
+//! tighten these settings.
 //!
-//! Whoever publishes a package may put a file of settings into it. Invariant: with it, no finding is missing and none is
-//! less severe than without it.
+//! The publisher of a package may put a settings file into it.
+//!
+//! Invariant: a nested file removes no finding and lowers no severity.
 
 use super::selector::{Level, Selector};
 use super::settings::Settings;
@@ -9,11 +11,11 @@ use crate::diagnostic::{Anchor, Diagnostic, RuleMeta};
 use crate::source::JsonPath;
 use crate::validate::{rule_metas, settings_invalid};
 
-/// Takes a key into the settings in force, as far as it tightens those above; tells whether it also loosens them. Is
-/// given the settings above, the nested ones and those in force.
+/// Merges one key into the settings in force, as far as it tightens those above. Returns whether it
+/// also loosens them. The arguments are the settings above, the nested ones and those in force.
 type Take = fn(&Settings, &Settings, &mut Settings) -> bool;
 
-/// Every key that rules something. Those that only hide findings or files have nothing to take.
+/// All keys with an effect. Keys that only hide findings or files are never merged.
 const KEYS: [(&str, Take); 15] = [
     ("root", |_, nested, _| nested.says_root),
     ("select", take_select),
@@ -47,7 +49,8 @@ const KEYS: [(&str, Take); 15] = [
     ("exception", |_, nested, _| !nested.exceptions.is_empty()),
 ];
 
-/// The settings above, tightened by nested ones; and what is wrong with these, among it each key that loosens.
+/// Tightens the settings above by nested ones. Also returns the findings of the nested ones,
+/// including one for each key that loosens.
 pub(super) fn tighten(above: &Settings, nested: &Settings) -> (Settings, Vec<Diagnostic>) {
     let mut merged = above.clone();
     let mut findings = nested.findings.clone();
@@ -71,13 +74,13 @@ pub(super) fn tighten(above: &Settings, nested: &Settings) -> (Settings, Vec<Dia
     (merged, findings)
 }
 
-/// The rules that one of the selectors names.
+/// Returns the rules that match one of the selectors.
 fn names(selectors: &[Selector]) -> impl Iterator<Item = &'static RuleMeta> {
     let is_named = |rule: &&RuleMeta| selectors.iter().any(|one| one.matches(rule));
     rule_metas().into_iter().filter(is_named)
 }
 
-/// Adds to the rules that are looked at; drops none.
+/// Adds enabled rules and removes none.
 fn take_select(above: &Settings, nested: &Settings, merged: &mut Settings) -> bool {
     let Some(select) = &nested.select else {
         return false;
@@ -90,7 +93,7 @@ fn take_select(above: &Settings, nested: &Settings, merged: &mut Settings) -> bo
     rules.any(|rule| above.is_selected(rule) && is_dropped(rule))
 }
 
-/// Raises levels; lowers none. What the settings above ignore stays ignored.
+/// Raises levels and lowers none. Rules that the settings above disable stay disabled.
 fn take_severity(above: &Settings, nested: &Settings, merged: &mut Settings) -> bool {
     let mut loosens = false;
     for rule in rule_metas() {
@@ -114,7 +117,7 @@ fn rank(level: Level) -> u8 {
     }
 }
 
-/// Has files looked at that Git ignores; leaves none out.
+/// Includes files that Git ignores, but excludes none.
 fn take_gitignore(above: &Settings, nested: &Settings, merged: &mut Settings) -> bool {
     if nested.respect_gitignore == Some(false) {
         merged.respect_gitignore = Some(false);
@@ -127,7 +130,7 @@ fn take_deny_warnings(above: &Settings, nested: &Settings, merged: &mut Settings
     above.deny_warnings && !nested.deny_warnings
 }
 
-/// Takes the identifier of configs where the settings above name none.
+/// Sets the identifier of configs if the settings above have none.
 fn take_schema_id(above: &Settings, nested: &Settings, merged: &mut Settings) -> bool {
     if above.schema_id.is_none() {
         merged.schema_id.clone_from(&nested.schema_id);
@@ -136,7 +139,7 @@ fn take_schema_id(above: &Settings, nested: &Settings, merged: &mut Settings) ->
     nested.schema_id.is_some() && nested.schema_id != above.schema_id
 }
 
-/// Leaves the licences that both allow.
+/// Keeps the licences that both allow.
 fn take_licenses(above: &Settings, nested: &Settings, merged: &mut Settings) -> bool {
     let Some(licenses) = &nested.licenses else {
         return false;

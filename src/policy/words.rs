@@ -1,14 +1,14 @@
-//! Words for what is wrong with settings.
+//! Wording of findings about settings.
 
 use toml::de::DeValue;
 
 use crate::source::suggest;
 use crate::validate::CONFIG_SCHEMA;
 
-/// Longest text quoted in a message, in characters.
+/// Maximum length of quoted text in a message, in characters.
 const MAX_QUOTE: usize = 60;
 
-/// A text, short enough for a message.
+/// Truncates text for a message.
 pub(super) fn cut(text: &str) -> String {
     match text.char_indices().nth(MAX_QUOTE) {
         Some((at, _)) => format!("{}…", &text[..at]),
@@ -16,7 +16,7 @@ pub(super) fn cut(text: &str) -> String {
     }
 }
 
-/// `a`, `b`, `c`.
+/// Formats words as `a`, `b`, `c`.
 pub(super) fn listed<W: AsRef<str>>(words: &[W]) -> String {
     let quoted: Vec<String> = words
         .iter()
@@ -25,28 +25,28 @@ pub(super) fn listed<W: AsRef<str>>(words: &[W]) -> String {
     quoted.join(", ")
 }
 
-/// Which known word was meant; where none is near, all of them.
+/// Suggests the known word that is nearest, or lists all known words.
 pub(super) fn meant_or_all(word: &str, known: &[&str], noun: &str) -> String {
     match suggest::nearest(word, known.iter().copied()) {
         Some(meant) => format!("did you mean `{meant}`?"),
-        None => format!("the {noun} here are {}", listed(known)),
+        None => format!("valid {noun}: {}", listed(known)),
     }
 }
 
-/// What a value is.
+/// Describes a value.
 pub(super) fn kind(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => format!("the string \"{}\"", cut(text)),
         DeValue::Integer(number) => format!("the number {}", cut(number.as_str())),
         DeValue::Float(number) => format!("the number {}", cut(number.as_str())),
         DeValue::Boolean(answer) => answer.to_string(),
-        DeValue::Datetime(moment) => format!("the moment {moment}"),
+        DeValue::Datetime(moment) => format!("the time {moment}"),
         DeValue::Array(_) => "an array".to_owned(),
         DeValue::Table(_) => "a table".to_owned(),
     }
 }
 
-/// How to write what was expected.
+/// Describes how to write the expected value.
 pub(super) fn how_to_write(expected: &str, found: &DeValue<'_>) -> String {
     match (expected, found) {
         ("an array of strings", DeValue::String(text)) => format!("write [\"{}\"]", cut(text)),
@@ -57,13 +57,13 @@ pub(super) fn how_to_write(expected: &str, found: &DeValue<'_>) -> String {
             "write it in quotes".to_owned()
         }
         ("an array of tables", DeValue::Table(_)) => {
-            "write the table's name in two pairs of brackets: `[[exception]]`".to_owned()
+            "write the table's name in double brackets: `[[exception]]`".to_owned()
         }
-        _ => format!("write {expected}; `pkgtool schema settings` tells what the file may have"),
+        _ => format!("write {expected}; `pkgtool schema settings` prints the schema of the file"),
     }
 }
 
-/// The capabilities of the config format.
+/// Returns the capabilities of the config format.
 pub fn capabilities() -> Vec<String> {
     let schema: serde_json::Value = serde_json::from_str(CONFIG_SCHEMA).unwrap_or_default();
     let words = schema.pointer("/properties/capabilities/items/enum");

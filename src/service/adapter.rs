@@ -1,9 +1,10 @@
-//! What chat adapters ask of a service, and the data types that tell it.
+//! Requests of chat adapters (OpenAI-compatible clients) to a service, and the data types that
+//! identify them.
 //!
-//! Invariant: each of the six has a data type of its own, and is known by it whatever address stands before
-//! the `#`.
+//! Invariant: each of the six kinds of request has its own data type. Only the fragment after `#`
+//! identifies it, not the address before it.
 
-/// What is asked.
+/// The requested method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AdapterMethod {
     /// A chat completion: `messages`.
@@ -14,25 +15,26 @@ pub enum AdapterMethod {
     Embeddings,
 }
 
-/// How it is asked.
+/// Layout of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AdapterMode {
-    /// Data and config apart: `model`, `stream` and the method's own field are data, the rest is config.
+    /// Separate data and config: data contains `model`, `stream` and the method's own field, config
+    /// the rest.
     Standard,
-    /// The client's body as it is, but for `model`.
+    /// The client's unchanged body, except for `model`.
     Direct,
 }
 
-/// A request of an adapter.
+/// Method and layout of an adapter's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AdapterCall {
-    /// What is asked.
+    /// The requested method.
     pub method: AdapterMethod,
-    /// How.
+    /// The layout.
     pub mode: AdapterMode,
 }
 
-/// Where data types are described.
+/// Builds the address of a data type's description.
 macro_rules! specs {
     ($fragment:literal) => {
         concat!("https://pkgtool.dev/specs/mlp-data-common.yml#/", $fragment)
@@ -40,10 +42,10 @@ macro_rules! specs {
 }
 
 impl AdapterMethod {
-    /// All of them.
+    /// All methods.
     pub const ALL: [Self; 3] = [Self::Chat, Self::Completion, Self::Embeddings];
 
-    /// The field of a body that is the method's own.
+    /// Returns the body field that is specific to the method.
     pub fn field(self) -> &'static str {
         match self {
             Self::Chat => "messages",
@@ -52,7 +54,7 @@ impl AdapterMethod {
         }
     }
 
-    /// What is asked, in words.
+    /// Returns the method's name for messages.
     pub fn label(self) -> &'static str {
         match self {
             Self::Chat => "chat completions",
@@ -61,14 +63,14 @@ impl AdapterMethod {
         }
     }
 
-    /// Whether an answer may come in pieces.
+    /// Returns whether the answer may be streamed.
     pub fn streams(self) -> bool {
         self != Self::Embeddings
     }
 }
 
 impl AdapterCall {
-    /// The data type that a request of this kind has.
+    /// Returns the data type of such a request.
     pub fn data_type(self) -> &'static str {
         match (self.mode, self.method) {
             (AdapterMode::Standard, AdapterMethod::Chat) => specs!("ChatCompletion"),
@@ -80,7 +82,7 @@ impl AdapterCall {
         }
     }
 
-    /// What a data type asks for, if it is one of these.
+    /// Parses a data type, if it is one of an adapter.
     pub fn of(data_type: &str) -> Option<Self> {
         let (_, fragment) = data_type.rsplit_once('#')?;
         let modes = [AdapterMode::Standard, AdapterMode::Direct];

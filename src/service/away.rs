@@ -1,7 +1,7 @@
-//! Work on what a caller sent, away from the threads that serve connections.
+//! Offloads the decoding of large request bodies from the threads that serve connections.
 //!
-//! Invariant: what a connection's thread does for one request is bounded by [`IN_PLACE`]; accounts take
-//! turns for the rest. Whoever goes away leaves no work behind.
+//! Invariant: a connection's thread decodes at most [`IN_PLACE`] bytes per request. Accounts take
+//! turns for larger bodies. Work for clients that disconnect is cancelled.
 
 use std::sync::Arc;
 
@@ -12,28 +12,28 @@ use super::{CallError, Request};
 use crate::account::AccountId;
 use crate::runtime::parsers::{Client, MOST_WAITING, ParserError};
 
-/// Bodies up to this size are decoded where they arrive, in bytes: the slowest JSON of this length takes
-/// less than a millisecond.
+/// Maximum size of a body that is decoded on the connection's thread, in bytes. The slowest JSON of
+/// this size takes less than a millisecond.
 const IN_PLACE: usize = 64 << 10;
 
-/// Most bodies that wait to be decoded.
+/// Maximum number of bodies waiting to be decoded.
 const QUEUE: usize = 256;
 
-/// On whose behalf requests without an account run: no account has this number.
+/// Pseudo account of requests without an account; real accounts never have this number.
 pub(super) const NOBODY: AccountId = AccountId(i64::MIN);
 
-/// Whose request it is.
+/// Returns the account that a request belongs to.
 pub(super) fn caller(request: &Request) -> AccountId {
     let memory = request.memory.as_ref();
     memory.map_or(NOBODY, |holding| holding.account())
 }
 
-/// Whether a body is decoded where it arrives.
+/// Returns whether a body is small enough for the connection's thread.
 pub(super) fn is_small(body: &[u8]) -> bool {
     body.len() <= IN_PLACE
 }
 
-/// Decoding large bodies: accounts in turn, on half of the processors.
+/// Decodes large bodies on half of the processors, with accounts taking turns.
 #[derive(Debug)]
 pub(super) struct Decoding(Arc<Turns>);
 
@@ -46,7 +46,8 @@ impl Default for Decoding {
 }
 
 impl Decoding {
-    /// Does work on a request's body: here if it is small, else on a thread that may be busy.
+    /// Runs work on a request's body: a small body on the current thread, a large one on a blocking
+    /// thread.
     pub(super) async fn of<T: Send + 'static>(
         &self,
         request: &Request,
@@ -66,7 +67,7 @@ impl Decoding {
     }
 }
 
-/// Cancels a client's jobs when it is dropped.
+/// Cancels a client's parser jobs when dropped.
 #[derive(Debug)]
 pub(super) struct Leaving(pub(super) Client);
 
@@ -76,7 +77,8 @@ impl Drop for Leaving {
     }
 }
 
-/// Has processes that read bytes of others work for a client. Dropping the future cancels the work.
+/// Runs work that uses parser processes on a blocking thread. Dropping the future cancels their
+/// jobs.
 pub(super) async fn parsed<T: Send + 'static>(
     client: Client,
     work: impl FnOnce(&Client) -> T + Send + 'static,
@@ -87,7 +89,7 @@ pub(super) async fn parsed<T: Send + 'static>(
     done.map_err(|error| CallError::Failed(error.to_string()))
 }
 
-/// An error of such processes, as a service's; `what` was to be done.
+/// Converts an error of a parser process to a call error; `what` describes the failed work.
 pub(super) fn call_error(what: &str, error: &ParserError) -> CallError {
     match error {
         ParserError::Busy { .. } => CallError::QueueFull {

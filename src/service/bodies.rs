@@ -1,8 +1,9 @@
-//! Memory of request bodies: one budget for all of them, of which no account gets all.
+//! Memory budget for request bodies, shared fairly among accounts.
 //!
-//! Invariant: what is held exceeds the budget only if one body does that is alone. An account gets a
-//! second body only while it would hold no more than what is then free: something is left for the others,
-//! whatever it does. Memory of a large body is mapped, and goes back to the system with its last reader.
+//! Invariant: total use exceeds the budget only while a single oversized body is alone. An account
+//! gets another body only if its total then does not exceed the free memory, so room always remains
+//! for others. Memory of a large body is mapped and returns to the system when its last reader
+//! drops it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,25 +16,25 @@ use tokio::sync::Notify;
 
 use crate::account::AccountId;
 
-/// Bodies up to this size live on the heap, in bytes.
+/// Maximum size of a body on the heap, in bytes. Larger ones are mapped.
 const SMALL: usize = 64 << 10;
 
-/// By how much a body of unknown length asks for more, in bytes.
+/// Growth step of a body of unknown length, in bytes.
 const STEP: usize = 256 << 10;
 
-/// Accounts beyond which one that holds nothing is forgotten.
+/// Number of accounts above which entries without bodies are dropped.
 const KEPT_ACCOUNTS: usize = 1024;
 
-/// The budget.
+/// The memory budget for request bodies.
 pub struct BodyMemory {
     most: usize,
     used: Mutex<Used>,
     freed: Notify,
-    /// Who waits for room.
+    /// Number of waiters for memory.
     waiting: AtomicUsize,
 }
 
-/// One who waits for room.
+/// Counts a waiter for memory until it is dropped.
 struct Waits<'m>(&'m AtomicUsize);
 
 #[derive(Debug, Default)]
@@ -42,14 +43,14 @@ struct Used {
     accounts: HashMap<AccountId, Share>,
 }
 
-/// What an account holds.
+/// Memory that an account uses.
 #[derive(Debug, Default)]
 struct Share {
     bytes: usize,
     holdings: usize,
 }
 
-/// A part of the budget. Dropping it gives it back.
+/// A share of the budget, released on drop.
 #[derive(Debug)]
 pub struct Holding {
     memory: Arc<BodyMemory>,
@@ -57,27 +58,27 @@ pub struct Holding {
     bytes: usize,
 }
 
-/// Why a body is not taken now.
+/// Reasons to reject a body for lack of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoRoom {
-    /// The account holds its share.
+    /// The account has used up its share.
     #[error("the account's other request bodies fill its share of the memory for bodies")]
     Share,
-    /// All accounts together hold too much.
+    /// All accounts together have used up the budget.
     #[error("request bodies fill the memory that there is for them")]
     Full,
 }
 
-/// A body that arrives.
+/// A body that is being received.
 #[derive(Debug)]
 pub struct Buffer {
     holding: Holding,
     kept: Kept,
     length: usize,
     most: usize,
-    /// What of the holding is not for the body itself.
+    /// Bytes of the holding that are reserved for a decoder instead of the body.
     beside: usize,
-    /// The holding stands for all of the body, even if it is less.
+    /// Whether the holding covers the whole body, even if it is smaller than the body.
     is_covered: bool,
 }
 
@@ -87,7 +88,7 @@ enum Kept {
     Mapped(MmapMut),
 }
 
-/// Bytes of a body, with the part of the budget that they take.
+/// Bytes of a body together with their share of the budget.
 struct Owned<T> {
     bytes: T,
     length: usize,
@@ -95,7 +96,7 @@ struct Owned<T> {
 }
 
 impl BodyMemory {
-    /// A budget of so many bytes.
+    /// Creates a budget of this many bytes.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
@@ -105,7 +106,7 @@ impl BodyMemory {
         })
     }
 
-    /// Takes a part of the budget, or tells at once why not.
+    /// Takes a share of the budget, or fails at once.
     pub fn take(self: &Arc<Self>, account: AccountId, bytes: usize) -> Result<Holding, NoRoom> {
         let mut used = self.used();
         let others = used.accounts.get(&account).map_or(0, |own| own.holdings);
@@ -119,13 +120,12 @@ impl BodyMemory {
         })
     }
 
-    /// Takes a part of the budget as soon as there is room. More than the budget never is there: then
-    /// all of it.
+    /// Waits for a share of the budget. A body larger than the budget waits for all of it.
     pub async fn wait(self: &Arc<Self>, account: AccountId, bytes: usize) -> Holding {
         let bytes = bytes.min(self.most);
         let _waits = Waits::new(&self.waiting);
         loop {
-            // Subscribed before the look: nothing is freed between the two.
+            // Subscribe before the check, so that a release in between is not missed.
             let freed = self.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
@@ -136,7 +136,7 @@ impl BodyMemory {
         }
     }
 
-    /// Bytes that are held.
+    /// Returns the number of bytes in use.
     pub fn held(&self) -> usize {
         self.used().all
     }
@@ -147,13 +147,13 @@ impl BodyMemory {
         if let Some(own) = used.accounts.get_mut(&account) {
             own.bytes -= bytes;
             own.holdings -= holdings;
-            // The place of an account that comes again and again stays.
+            // The entry of an account with frequent requests stays.
             if own.holdings == 0 && used.accounts.len() > KEPT_ACCOUNTS {
                 used.accounts.remove(&account);
             }
         }
         drop(used);
-        // Who waits said so before the look at what is used.
+        // A waiter registers before it checks the usage.
         if self.waiting.load(Ordering::Relaxed) > 0 {
             self.freed.notify_waiters();
         }
@@ -178,7 +178,7 @@ impl Drop for Waits<'_> {
 }
 
 impl Used {
-    /// Adds bytes to a holding of an account that has so many others.
+    /// Adds bytes to a holding of an account that has `others` other holdings.
     fn add(
         &mut self,
         most: usize,
@@ -192,7 +192,7 @@ impl Used {
             return Err(NoRoom::Full);
         }
         let own = self.accounts.entry(account).or_default();
-        // As much as is left without it: one account gets half, two get a third each.
+        // At most as much as then remains free: a single account gets half, two get a third each.
         if others > 0 && own.bytes.saturating_add(bytes) > free {
             return Err(NoRoom::Share);
         }
@@ -203,12 +203,12 @@ impl Used {
 }
 
 impl Holding {
-    /// The account that holds it.
+    /// Returns the account that owns it.
     pub fn account(&self) -> AccountId {
         self.account
     }
 
-    /// Takes more.
+    /// Takes more of the budget.
     pub fn grow(&mut self, bytes: usize) -> Result<(), NoRoom> {
         let mut used = self.memory.used();
         let others = used.accounts.get(&self.account);
@@ -220,7 +220,7 @@ impl Holding {
         Ok(())
     }
 
-    /// Gives a part of it back. Most bodies have nothing beside them: those take no lock for it.
+    /// Releases a part of it. Most bodies reserve nothing for a decoder and skip the lock.
     fn shrink(&mut self, bytes: usize) {
         if bytes == 0 {
             return;
@@ -229,7 +229,7 @@ impl Holding {
         self.bytes -= bytes;
     }
 
-    /// These bytes, which have this part of the budget as long as anybody reads them.
+    /// Wraps bytes so that they keep this share of the budget until their last reader drops them.
     pub fn keep(self: &Arc<Self>, bytes: Vec<u8>) -> Bytes {
         let length = bytes.len();
         Bytes::from_owner(Owned {
@@ -247,8 +247,8 @@ impl Drop for Holding {
 }
 
 impl Buffer {
-    /// A buffer for at most so many bytes, of which the holding may cover some. What of it is `beside` the
-    /// body, for a decoder, is given back when the body is whole.
+    /// Creates a buffer for at most `most` bytes, which the holding may cover in part. Its `beside`
+    /// bytes are reserved for a decoder and released when the body is complete.
     pub fn new(holding: Holding, beside: usize, most: usize) -> Self {
         let expected = holding.bytes.saturating_sub(beside);
         Self {
@@ -261,7 +261,8 @@ impl Buffer {
         }
     }
 
-    /// A buffer for so many bytes, which [`BodyMemory::wait`] had room for.
+    /// Creates a buffer for at most `most` bytes whose memory [`BodyMemory::wait`] has already
+    /// reserved.
     pub fn covered(holding: Holding, most: usize) -> Self {
         Self {
             is_covered: true,
@@ -269,7 +270,7 @@ impl Buffer {
         }
     }
 
-    /// Adds bytes, and takes more of the budget for them where that is needed.
+    /// Appends bytes, taking more of the budget if needed.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), NoRoom> {
         let length = self.length.saturating_add(bytes.len());
         if length > self.most {
@@ -286,7 +287,7 @@ impl Buffer {
                 self.length = length;
                 return Ok(());
             }
-            // Pages that nothing was written to take no memory.
+            // Untouched pages occupy no memory.
             let mut map = MmapMut::map_anon(self.most).map_err(|_| NoRoom::Full)?;
             map[..self.length].copy_from_slice(heap);
             self.kept = Kept::Mapped(map);
@@ -298,13 +299,15 @@ impl Buffer {
         Ok(())
     }
 
-    /// What came so far, where the rest goes elsewhere; all that is held stays so.
+    /// Returns the bytes received so far, for a body whose rest is stored elsewhere. Everything
+    /// reserved stays reserved.
     pub fn hand_over(mut self) -> (Bytes, Arc<Holding>) {
         self.beside = 0;
         self.finish()
     }
 
-    /// The body, and the part of the budget that it has: whoever makes as much again of it keeps that.
+    /// Returns the body and its share of the budget. A decoder whose result is as large as the body
+    /// keeps the share.
     pub fn finish(mut self) -> (Bytes, Arc<Holding>) {
         self.holding.shrink(self.beside);
         let holding = Arc::new(self.holding);

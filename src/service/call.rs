@@ -1,4 +1,4 @@
-//! What goes into a service and what comes out.
+//! Requests to a service, its answers and its errors.
 
 use std::fmt;
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
@@ -12,57 +12,57 @@ use futures_util::stream::{Stream, TryStreamExt as _};
 
 use super::bodies::Holding;
 
-/// A predict request, as a client made it.
+/// A predict request from a client.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
     /// The predict data, in the service's own format.
     pub body: Bytes,
-    /// The predict config, JSON text; `None` for the service's default.
+    /// The predict config as JSON text; `None` selects the service's default.
     pub config: Option<String>,
     /// The data type that the client named.
     pub data_type: Option<String>,
-    /// What the body takes of the memory for bodies.
+    /// The body's share of the memory for bodies.
     pub memory: Option<Arc<Holding>>,
 }
 
-/// A request that is not taken: the client's mistake.
+/// Rejection of a request because of a mistake by the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// What was expected, what was found, what to do.
+    /// The message: expected, found and remedy.
     pub message: String,
-    /// JSON path of the fault (`$.inputs[0].shape`), where it has one.
+    /// JSON path of the fault (`$.inputs[0].shape`), if known.
     pub place: Option<String>,
-    /// A code of its own, where clients know one.
+    /// A specific error code that clients know, if any.
     pub code: Option<&'static str>,
 }
 
-/// What a service answered.
+/// The answer of a service.
 #[derive(Debug)]
 pub struct Answer {
-    /// The HTTP status, a success: 200, or what an upstream said.
+    /// The HTTP status, a success: 200 or the upstream's status.
     pub status: u16,
     /// The body.
     pub body: Body,
     /// Its media type.
     pub content_type: String,
-    /// The tokens that it takes, where the service counts them itself.
+    /// Token usage, if the service counts it itself.
     pub spent: Option<Arc<Spent>>,
 }
 
-/// Tokens that an answer took.
+/// Token usage of an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// Of the prompt.
+    /// Prompt tokens.
     pub prompt: u64,
-    /// Of the answer.
+    /// Answer tokens.
     pub completion: u64,
-    /// Of the prompt's, those that were known from before.
+    /// Prompt tokens that were cached.
     pub cached: u64,
 }
 
-/// Tokens of an answer, as they are spent: a service adds to it while its answer leaves, so what a client
-/// spent that goes away is known too.
+/// Running token usage of an answer. The service updates it while it sends the answer, so the usage
+/// is known even if the client disconnects.
 #[derive(Debug, Default)]
 pub struct Spent {
     prompt: AtomicU64,
@@ -72,49 +72,49 @@ pub struct Spent {
 
 /// The body of an answer.
 pub enum Body {
-    /// All of it.
+    /// The complete body.
     Whole(Bytes),
-    /// As it comes. It ends with the first error.
+    /// A stream of pieces, which ends with the first error.
     Stream(Chunks),
 }
 
-/// Pieces of a body. Dropping them gives up what is still to come.
+/// Pieces of a body. Dropping the stream cancels the rest.
 pub type Chunks = Pin<Box<dyn Stream<Item = Result<Bytes, CallError>> + Send>>;
 
-/// Why a service did not answer.
+/// Errors of a call to a service.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CallError {
-    /// The request is wrong.
+    /// The request is invalid.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// Nothing on this machine runs the model.
+    /// No engine on this machine runs the model.
     #[error("no active instances: {0}")]
     NoInstances(String),
-    /// As many requests wait as may wait.
+    /// The queue is full.
     #[error("{limit} requests wait for the service, as many as may wait")]
     QueueFull {
         /// The limit.
         limit: usize,
     },
-    /// No answer in time.
+    /// The answer did not arrive in time.
     #[error("the service did not answer within {} s", after.as_secs_f64())]
     Timeout {
         /// The limit.
         after: Duration,
     },
-    /// The process that ran the model died.
+    /// The process that ran the model crashed.
     #[error("the service's process died: {0}")]
     Crashed(String),
     /// The model failed on this input.
     #[error("{0}")]
     Failed(String),
-    /// A conversation has ended before this step of it.
+    /// The conversation ended before this step.
     #[error("the conversation is over: {0}")]
     Over(String),
-    /// The service was taken away while the request waited.
+    /// The service was removed while the request was waiting.
     #[error("the service was stopped")]
     Stopped,
-    /// An upstream answered with an error status, which passes through.
+    /// An upstream answered with an error status, which is passed through.
     #[error("the upstream answered {status}")]
     Upstream {
         /// Its status.
@@ -124,37 +124,37 @@ pub enum CallError {
         /// Its body.
         body: Bytes,
     },
-    /// All addresses of an upstream failed lately.
+    /// All addresses of an upstream failed recently.
     #[error(
         "the upstream does not answer at {}; the next attempt is in {} s",
         if *addresses == 1 { "its address".to_owned() } else { format!("any of its {addresses} addresses") },
         seconds(*retry_after)
     )]
     Down {
-        /// How many there are.
+        /// Number of addresses.
         addresses: usize,
-        /// When one of them is asked again.
+        /// Time until the next attempt.
         retry_after: Duration,
     },
-    /// An upstream could not be reached.
+    /// An upstream is unreachable.
     #[error("the upstream cannot be reached: {0}")]
     Unreachable(String),
 }
 
-/// Whole seconds in which this time has passed, at least one.
+/// Rounds a duration up to whole seconds, at least one.
 pub(crate) fn seconds(time: Duration) -> u64 {
     (time.as_secs() + u64::from(time.subsec_nanos() > 0)).max(1)
 }
 
 impl Spent {
-    /// More tokens.
+    /// Adds tokens.
     pub fn add(&self, more: Tokens) {
         self.prompt.fetch_add(more.prompt, Relaxed);
         self.completion.fetch_add(more.completion, Relaxed);
         self.cached.fetch_add(more.cached, Relaxed);
     }
 
-    /// The tokens so far.
+    /// Returns the usage so far.
     pub fn so_far(&self) -> Tokens {
         Tokens {
             prompt: self.prompt.load(Relaxed),
@@ -165,7 +165,7 @@ impl Spent {
 }
 
 impl Body {
-    /// Waits for all of it.
+    /// Waits for the complete body.
     pub async fn whole(self) -> Result<Bytes, CallError> {
         let mut chunks = match self {
             Self::Whole(body) => return Ok(body),
@@ -189,7 +189,7 @@ impl fmt::Debug for Body {
 }
 
 impl CallError {
-    /// Returns why there is no active instance, without the words that say so.
+    /// Returns the reason for missing instances, without the prefix.
     pub(super) fn reason(self) -> String {
         match self {
             Self::NoInstances(reason) => reason,
@@ -197,7 +197,8 @@ impl CallError {
         }
     }
 
-    /// Returns the error without the directories of these files: clients have no use for the server's paths.
+    /// Returns the error without the directories of these files, because clients must not see the
+    /// server's paths.
     pub(super) fn without_directories<'f>(self, files: impl Iterator<Item = &'f PathBuf>) -> Self {
         let shorten = |text: String| files.fold(text, |text, file| relative(text, file));
         match self {
@@ -206,16 +207,17 @@ impl CallError {
                 ..refusal
             }),
             Self::NoInstances(reason) => Self::NoInstances(shorten(reason)),
-            // What other errors say stays in the log.
+            // The texts of other errors appear only in the log.
             other => other,
         }
     }
 }
 
-/// Returns a text without the directories above a file, so that files below them keep their relative names.
+/// Removes the directories above a file from a text, so that paths of nearby files become relative.
 pub(crate) fn relative(text: String, file: &Path) -> String {
     let above = file.ancestors().skip(1);
-    // A directory directly below the root, such as `/home`, tells nothing, and its name may be a word.
+    // A directory directly below the root, such as `/home`, reveals nothing, and its name may be an
+    // ordinary word.
     let deep = above.filter(|directory| directory.components().count() > 2);
     deep.filter_map(Path::to_str).fold(text, |text, directory| {
         if text.contains(directory) {
@@ -238,7 +240,7 @@ fn without(text: &str, directory: &str) -> String {
         rest = if let Some(below) = after.strip_prefix(MAIN_SEPARATOR) {
             below
         } else if after.starts_with(goes_on) {
-            // Another directory, whose name begins with this one's.
+            // The name of another directory that begins with this one's name.
             kept.push_str(directory);
             after
         } else {
@@ -250,7 +252,7 @@ fn without(text: &str, directory: &str) -> String {
 }
 
 impl Refusal {
-    /// A refusal of something at a place.
+    /// Creates a refusal with a place.
     pub fn at(place: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             message: message.into(),

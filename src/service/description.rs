@@ -1,53 +1,56 @@
-//! What a service is, for the registry: constants of its package, and what a predict config may set.
+//! Description of a service for the registry: facts of its package and the possible values of a
+//! predict config.
 
 use crate::database::Timestamp;
 use crate::tensor::TensorSpec;
 
-/// What a service is.
+/// Description of a service for the registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
     /// Model token of the package.
     pub model: String,
-    /// Family of the package: its `family`, else its model token.
+    /// Family of the package: its `family`, or its model token.
     pub family: String,
     /// Size token.
     pub size: Option<String>,
-    /// Licence, as the first config writes it: an SPDX identifier where there is one.
+    /// Licence as in the first config: an SPDX identifier if possible.
     pub license: Option<String>,
-    /// What the model can do, in the first config's order.
+    /// Capabilities of the model, in the first config's order.
     pub capabilities: Vec<String>,
-    /// Backends that have a variant here, in the specification's order.
+    /// Backends with a local variant, in the specification's order.
     pub backends: Vec<String>,
-    /// Precisions, and whether each is quantized.
+    /// Precisions, each with whether it is quantized.
     pub precisions: Vec<(String, bool)>,
-    /// Component names of multi-component variants, of those components that are models.
+    /// Names of the components that are models, in multi-component variants.
     pub components: Vec<String>,
-    /// Method names that may be called.
+    /// Names of the callable methods.
     pub methods: Vec<String>,
-    /// What each method takes and gives, the preferred variant first.
+    /// Inputs and outputs of each method, the preferred variant first.
     pub signatures: Vec<MethodDescription>,
-    /// What is taken without a config.
+    /// Backend of requests without a config.
     pub default_backend: Option<String>,
-    /// What is taken without a config.
+    /// Precision of requests without a config.
     pub default_precision: Option<String>,
-    /// Whether a picture is taken in place of tensors: it has a capability of images.
+    /// Whether requests may send a picture instead of tensors, because a capability is about
+    /// images.
     pub takes_pictures: bool,
-    /// Whether texts are taken in place of tensors: it embeds them, and has a tokenizer.
+    /// Whether requests may send texts instead of tensors, because it embeds texts and has a
+    /// tokenizer.
     pub embeds_texts: bool,
-    /// The labels that texts or pictures are told apart by; empty where that is not done here.
+    /// Labels of a classifier of texts or pictures; empty for other models.
     pub labels: Vec<String>,
-    /// Whether this build runs at least one of its models; otherwise every request fails with
+    /// Whether this build runs at least one of its models. Otherwise every request fails with
     /// [`super::CallError::NoInstances`].
     pub runnable: bool,
-    /// Bytes of the default variant's files.
+    /// Size of the default variant's files, in bytes.
     pub size_bytes: u64,
-    /// When the package's first file was made, or the service first seen.
+    /// Creation time of the package's oldest file, or the time when the service was first seen.
     pub created_at: Timestamp,
-    /// When a file of the package changed last.
+    /// Time of the last change to a file of the package.
     pub updated_at: Timestamp,
 }
 
-/// One method of one model file, and the predict config that chooses it.
+/// One method of one model file, with the predict config that selects it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MethodDescription {
     /// Backend.
@@ -58,16 +61,16 @@ pub struct MethodDescription {
     pub component: Option<String>,
     /// Method.
     pub method: String,
-    /// Why nothing here runs it, if so.
+    /// Reason why this build cannot run it, if so.
     pub not_runnable: Option<String>,
-    /// Inputs in calling order; empty where they are no tensors.
+    /// Inputs in calling order; empty for inputs that are not tensors.
     pub inputs: Vec<TensorSpec>,
-    /// Outputs in order; empty where they are no tensors.
+    /// Outputs in order; empty for outputs that are not tensors.
     pub outputs: Vec<TensorSpec>,
 }
 
 impl Description {
-    /// The precisions of one backend, and whether each is quantized.
+    /// Returns the precisions of one backend, each with whether it is quantized.
     pub fn precisions_of(&self, backend: &str) -> Vec<&(String, bool)> {
         let has = |precision: &str| {
             let mut methods = self.signatures.iter();

@@ -1,7 +1,7 @@
-//! JSON objects and arrays of requests, one level at a time: their members stay text, so large data is
-//! not built into a tree and nesting costs no stack.
+//! Parses JSON objects and arrays of requests one level at a time. Members stay JSON text, so large
+//! data is not built into a tree and nesting uses no stack.
 //!
-//! Invariant: whatever the text is, the result is members or a [`Refusal`] with its place.
+//! Invariant: for any text, the result is either the members or a [`Refusal`] with its place.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -15,16 +15,16 @@ use super::Refusal;
 use crate::source::suggest;
 use crate::source::text::defuse_line;
 
-/// Most keys of an object; objects of requests have a handful.
+/// Maximum number of keys in an object; typical requests have fewer than ten.
 const MAX_KEYS: usize = 64;
 
-/// Longest text of a client's that a message repeats, in characters.
+/// Maximum length of client text in a message, in characters.
 const MAX_SHOWN: usize = 60;
 
-/// An object's members in order; the values are text.
+/// Members of an object in order, with values as JSON text.
 pub(crate) type Object<'a> = Vec<(String, &'a RawValue)>;
 
-/// The text of a body.
+/// Returns the text of a body.
 pub(crate) fn text(body: &[u8]) -> Result<&str, Refusal> {
     std::str::from_utf8(body).map_err(|error| {
         let at = error.valid_up_to();
@@ -32,7 +32,8 @@ pub(crate) fn text(body: &[u8]) -> Result<&str, Refusal> {
     })
 }
 
-/// The body, or the text inside if it is a string that holds an object or an array.
+/// Returns the body, or the decoded string if the body is a JSON string that contains an object or
+/// an array.
 pub(super) fn unwrapped(text: &str) -> Result<Cow<'_, str>, Refusal> {
     if !text.trim_ascii_start().starts_with('"') {
         return Ok(Cow::Borrowed(text));
@@ -45,7 +46,7 @@ pub(super) fn unwrapped(text: &str) -> Result<Cow<'_, str>, Refusal> {
     Ok(Cow::Borrowed(text))
 }
 
-/// The members of an object, each key once.
+/// Parses an object and rejects duplicate keys.
 pub(crate) fn members<'a>(text: &'a str, place: &str) -> Result<Object<'a>, Refusal> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let members = deserializer.deserialize_any(Members);
@@ -53,9 +54,11 @@ pub(crate) fn members<'a>(text: &'a str, place: &str) -> Result<Object<'a>, Refu
     members.map_err(|error| syntax(place, text, "an object", &error))
 }
 
-/// The members of an object but `key`, and the objects in the array that `key` has, at most `limit`.
+/// Parses an object without the member `key`, and the array of objects in that member, with at most
+/// `limit` elements.
 ///
-/// All is read in one pass over the text: each level for itself would read large data once a level.
+/// Everything is read in one pass over the text. Reading each level separately would scan large
+/// data once per level.
 pub(super) fn with_list<'a>(
     text: &'a str,
     key: &str,
@@ -68,7 +71,7 @@ pub(super) fn with_list<'a>(
     {
         return Ok(read);
     }
-    // Something is wrong. Level by level it is found out where.
+    // Parsing level by level finds the place of the fault.
     let mut rest = members(text, "$")?;
     let Some(at) = rest.iter().position(|(known, _)| known == key) else {
         return Ok((rest, None));
@@ -82,7 +85,7 @@ pub(super) fn with_list<'a>(
     Ok((rest, Some(list?)))
 }
 
-/// The elements of an array, which has at most `limit`.
+/// Parses an array with at most `limit` elements.
 pub(crate) fn elements<'a>(
     text: &'a str,
     limit: usize,
@@ -97,10 +100,10 @@ pub(crate) fn elements<'a>(
     elements.map_err(|error| syntax(place, text, "an array", &error))
 }
 
-/// A string.
+/// Parses a string.
 pub(crate) fn string<'a>(value: &'a RawValue, place: &str) -> Result<Cow<'a, str>, Refusal> {
     let text = value.get();
-    // Without escapes, which is nearly always, nothing is copied.
+    // A string without escapes, the usual case, is borrowed.
     if let Ok(borrowed) = serde_json::from_str::<&str>(text) {
         return Ok(Cow::Borrowed(borrowed));
     }
@@ -109,7 +112,7 @@ pub(crate) fn string<'a>(value: &'a RawValue, place: &str) -> Result<Cow<'a, str
         .map_err(|error| syntax(place, text, "a string", &error))
 }
 
-/// The refusal of a key that is not `known`.
+/// Returns the refusal of an unknown key.
 pub(super) fn unknown_key(place: &str, key: &str, known: &[&str]) -> Refusal {
     let meant = suggest::nearest(key, known.iter().copied());
     let meant = meant.map(|meant| format!(", did you mean `{meant}`?"));
@@ -122,7 +125,7 @@ pub(super) fn unknown_key(place: &str, key: &str, known: &[&str]) -> Refusal {
     Refusal::at(format!("{place}.{}", short(key)), message)
 }
 
-/// `` `a`, `b` ``; at most 20 of them.
+/// Formats names as `` `a`, `b` ``, at most 20 of them.
 pub(super) fn listed(names: &[&str]) -> String {
     const MOST: usize = 20;
     let mut texts: Vec<String> = names
@@ -136,12 +139,12 @@ pub(super) fn listed(names: &[&str]) -> String {
     texts.join(", ")
 }
 
-/// A text of a client's as messages quote it.
+/// Quotes and shortens client text for a message.
 pub(crate) fn shown(text: &str) -> String {
     format!("`{}`", short(text))
 }
 
-/// What kind of JSON value a text is, by its first character.
+/// Returns the kind of a JSON value, judged by its first character.
 pub(crate) fn kind(text: &str) -> &'static str {
     match text.trim_ascii_start().bytes().next() {
         Some(b'{') => "an object",
@@ -217,7 +220,7 @@ impl<'de> DeserializeSeed<'de> for Members {
     }
 }
 
-/// Elements of an array, each read with a seed.
+/// Elements of an array, each deserialized with a seed.
 struct Elements<S> {
     limit: usize,
     seed: fn() -> S,

@@ -1,8 +1,8 @@
-//! What a service did, for metrics: who asked and what came of it, how long requests waited and models
-//! ran, which workers were started again.
+//! Metrics of services: requests by account and outcome, waiting and run times, and session
+//! restarts.
 //!
-//! Invariant: a bounded number of services and accounts have series of their own, the first ones; all
-//! others share those of `other`. A service that is replaced goes on with the series it had.
+//! Invariant: a limited number of services and accounts, the first ones seen, have their own
+//! series; all others share the series `other`. A replaced service continues its series.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,13 +11,13 @@ use std::time::Duration;
 use crate::account::{AccountId, CpuCounts};
 use crate::metric::{Bounded, Family, Histogram, OTHER};
 
-/// How many services have series of their own, unless a setting says otherwise.
+/// Default number of services with their own series.
 pub const METERED_SERVICES: usize = 100;
 
-/// How many accounts have series of their own, unless a setting says otherwise.
+/// Default number of accounts with their own series.
 pub const METERED_ACCOUNTS: usize = 50;
 
-/// The status that stands in logs and metrics for an answer that was never given.
+/// HTTP status in logs and metrics for an abandoned request.
 pub const ABANDONED: u16 = 499;
 
 /// The meters of a server.
@@ -27,34 +27,34 @@ pub struct Meters {
     accounts: Arc<Accounts>,
 }
 
-/// What one service did, or all beyond the bound.
+/// Metrics of one service, or of all services beyond the limit.
 #[derive(Debug)]
 pub struct Meter {
     /// Owner and name.
     pub label: String,
-    /// From a request to the answer of a synchronous predict.
+    /// Time from a request to the answer of a synchronous predict.
     pub predicts: Histogram,
-    /// From the creation of a task to its run.
+    /// Time from the creation of a task to its run.
     pub task_waits: Histogram,
-    /// The run of a task, with its place in the engine's queue.
+    /// Duration of a task's run, including the wait in the engine's queue.
     pub task_runs: Histogram,
-    /// From a request to the run of the model.
+    /// Time from a request to the run of the model.
     pub waits: Histogram,
-    /// Runs of the model.
+    /// Duration of model runs.
     pub runs: Histogram,
-    /// Requests that shared a run.
+    /// Number of requests per run.
     pub batches: Histogram,
-    /// Sessions that were loaded.
+    /// Number of loaded sessions.
     pub starts: AtomicU64,
-    /// Of them those in the place of one that died.
+    /// Sessions loaded to replace a crashed one.
     pub restarts: AtomicU64,
-    /// Sessions that died in a run.
+    /// Sessions that crashed during a run.
     pub deaths: AtomicU64,
     accounts: Arc<Accounts>,
     by_account: Family<usize, ByAccount>,
 }
 
-/// What an account asked of a service.
+/// Requests of one account to a service.
 #[derive(Debug)]
 pub struct ByAccount {
     /// The account's name.
@@ -62,7 +62,7 @@ pub struct ByAccount {
     counts: [[AtomicU64; Outcome::ALL.len()]; Operation::ALL.len()],
 }
 
-/// What is asked of a service.
+/// Kind of request to a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// A synchronous predict.
@@ -73,18 +73,18 @@ pub enum Operation {
     Task,
 }
 
-/// What came of it.
+/// Outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was answered, or accepted.
+    /// Answered or accepted.
     Done,
-    /// The request was wrong.
+    /// Rejected as invalid.
     Refused,
-    /// A limit was reached.
+    /// Rejected because of a limit.
     Limited,
-    /// There was no answer in time.
+    /// Timed out.
     Timeout,
-    /// The client did not wait for the answer.
+    /// Abandoned by the client.
     Abandoned,
     /// The service or the server failed.
     Failed,
@@ -96,7 +96,7 @@ struct Accounts {
     cpu: Arc<CpuCounts>,
 }
 
-/// An account's place among those that are told apart; all others have place 0.
+/// Index of an account with its own series; all others have index 0.
 #[derive(Debug)]
 struct Account {
     place: usize,
@@ -104,10 +104,10 @@ struct Account {
 }
 
 impl Operation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 3] = [Self::Predict, Self::Create, Self::Task];
 
-    /// Its label.
+    /// Returns the value of the metrics label.
     pub fn label(self) -> &'static str {
         match self {
             Self::Predict => "predict",
@@ -118,7 +118,7 @@ impl Operation {
 }
 
 impl Outcome {
-    /// All of them.
+    /// All outcomes.
     pub const ALL: [Self; 6] = [
         Self::Done,
         Self::Refused,
@@ -128,7 +128,7 @@ impl Outcome {
         Self::Failed,
     ];
 
-    /// What a status tells.
+    /// Classifies an HTTP status.
     pub fn of_status(status: u16) -> Self {
         match status {
             0..=399 => Self::Done,
@@ -140,7 +140,7 @@ impl Outcome {
         }
     }
 
-    /// Its label.
+    /// Returns the value of the metrics label.
     pub fn label(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -160,7 +160,7 @@ impl Default for Meters {
 }
 
 impl Meters {
-    /// Meters that tell so many services and accounts apart.
+    /// Creates meters with separate series for this many services and accounts.
     pub fn new(services: usize, accounts: usize) -> Self {
         let other = Account {
             place: 0,
@@ -177,23 +177,23 @@ impl Meters {
         }
     }
 
-    /// The CPU time of accounts.
+    /// Returns the CPU time counters of accounts.
     pub fn cpu(&self) -> &Arc<CpuCounts> {
         &self.accounts.cpu
     }
 
-    /// The meter of a service.
+    /// Returns the meter of a service.
     pub fn of(&self, owner: &str, name: &str) -> Arc<Meter> {
         self.labelled(&format!("{owner}/{name}"))
     }
 
-    /// The meter of this label.
+    /// Returns the meter with this label.
     pub fn labelled(&self, label: &str) -> Arc<Meter> {
         let make = || Meter::new(label, &self.accounts);
         self.services.of(label, make)
     }
 
-    /// All of them.
+    /// Returns all meters.
     pub fn all(&self) -> Vec<Arc<Meter>> {
         let mut all = self.services.all();
         all.sort_by(|a, b| a.label.cmp(&b.label));
@@ -204,11 +204,11 @@ impl Meters {
 impl Accounts {
     fn of(&self, id: AccountId, name: &str) -> Arc<Account> {
         if name == OTHER {
-            // Two series of one label would be none.
+            // An account with this name would duplicate the series `other`.
             return self.known.rest();
         }
         self.known.of(&id.0, || Account {
-            // No account has a number below 1.
+            // Account numbers are positive.
             place: usize::try_from(id.0).unwrap_or(0),
             label: name.to_owned(),
         })
@@ -233,7 +233,7 @@ impl Meter {
         }
     }
 
-    /// Counts what an account asked for.
+    /// Counts a request of an account.
     pub fn count(
         &self,
         (id, name): (AccountId, &str),
@@ -251,12 +251,12 @@ impl Meter {
         });
     }
 
-    /// Counts CPU time of a model's run for an account.
+    /// Adds CPU time of a model run to an account.
     pub fn cpu(&self, account: AccountId, time: Duration) {
         self.accounts.cpu.add(account, time);
     }
 
-    /// What each account asked for.
+    /// Returns the request counts of all accounts.
     pub fn accounts(&self) -> Vec<Arc<ByAccount>> {
         let all = self.by_account.all().into_iter();
         let mut all: Vec<Arc<ByAccount>> = all.map(|(_, it)| it).collect();
@@ -273,7 +273,7 @@ impl ByAccount {
         }
     }
 
-    /// How often this came of that operation.
+    /// Returns the count of an operation with an outcome.
     pub fn count(&self, operation: Operation, outcome: Outcome) -> u64 {
         self.counts[operation as usize][outcome as usize].load(Relaxed)
     }

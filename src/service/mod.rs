@@ -1,7 +1,9 @@
-//! What packages offer a caller: services, their predict configs, and the sessions that answer.
+//! Services: the models of packages and upstream HTTP services that callers can send requests to.
 //!
-//! Invariant: a service that is listed belongs to a valid package; a request that a service accepted
-//! is answered once, whatever the model does. Knows nothing of HTTP routes and of tasks.
+//! The gateway and the task queue find a [`Service`] in the [`Catalog`], check a request with
+//! [`Service::prepare`] and run it with [`Prepared::predict`]. Invariant: a listed service belongs
+//! to a valid package, and an accepted request gets exactly one answer, whatever the model does.
+//! This module knows nothing of HTTP routes and tasks.
 
 mod adapter;
 mod away;
@@ -45,7 +47,7 @@ use meter::Meter;
 /// A model service.
 #[derive(Debug)]
 pub struct Service {
-    /// Its number, the same after every restart.
+    /// Its permanent number, which survives restarts.
     pub id: i64,
     /// The account that owns it.
     pub owner: AccountId,
@@ -53,58 +55,58 @@ pub struct Service {
     pub owner_name: String,
     /// Its name, unique in its account.
     pub name: String,
-    /// How it runs.
+    /// Its settings.
     pub settings: ServiceSettings,
-    /// What it did.
+    /// Its metrics.
     pub meter: Arc<Meter>,
-    /// What answers.
+    /// The backend that answers requests.
     pub kind: Kind,
 }
 
-/// What answers a service's requests.
+/// The backend of a service.
 #[derive(Debug, Clone)]
 pub enum Kind {
-    /// A package's models, on this machine.
+    /// A package's models on this machine.
     Device(Arc<Device>),
-    /// Another HTTP service.
+    /// An upstream HTTP service.
     Proxy(Arc<Upstream>),
-    /// A service that was derived from another and is not trained yet: nothing answers.
+    /// A derived service that is not trained yet and cannot answer.
     Untrained(Arc<Untrained>),
 }
 
-/// What a service is derived from that is not trained yet.
+/// The base of a derived service that is not trained yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Untrained {
-    /// The account of the service that it is derived from.
+    /// The account that owns the base service.
     pub base_owner: AccountId,
-    /// That service's number.
+    /// The number of the base service.
     pub base: i64,
-    /// When it was derived.
+    /// Time of the derivation.
     pub since: Timestamp,
 }
 
-/// A request that was checked, with all that it takes to answer it: what is left to do can fail, but
-/// not for the client's fault.
+/// A checked request with everything needed to answer it. Later failures are not the client's
+/// fault.
 #[derive(Debug)]
 pub enum Prepared {
-    /// Tensors or texts for a method of a package's model, and the part of the memory for bodies that they have.
+    /// Tensors or texts for a package's model, with the body memory that they occupy.
     Device(device::Prepared, Option<Arc<Holding>>),
     /// A call of an upstream.
     Proxy(Forward),
 }
 
 impl Service {
-    /// Its owner and name, as logs and metrics have them.
+    /// Returns owner and name, as shown in logs and metrics.
     pub fn label(&self) -> Label<'_> {
         Label(self)
     }
 
-    /// Whether a request can be answered at all, as far as is known.
+    /// Returns whether the service can answer requests, as far as known.
     pub fn is_active(&self) -> bool {
         self.inactive_reason().is_none()
     }
 
-    /// Returns why no request can be answered, as far as is known.
+    /// Returns the reason why the service cannot answer requests, as far as known.
     pub fn inactive_reason(&self) -> Option<String> {
         match &self.kind {
             Kind::Device(device) => device.inactive_reason(None),
@@ -113,18 +115,19 @@ impl Service {
         }
     }
 
-    /// Whether a request is worth an attempt: the service is active, or a pause after failures is over.
+    /// Returns whether a request is worth an attempt: the service is active, or its pause after
+    /// failures is over.
     pub fn may_answer(&self) -> bool {
         match &self.kind {
             Kind::Device(device) => device.may_answer(),
-            // It says itself when an attempt is worth it, and how long that takes.
+            // The upstream itself decides when an attempt is worthwhile and reports the delay.
             Kind::Proxy(_) => true,
             Kind::Untrained(_) => false,
         }
     }
 
-    /// Whether the service takes what an adapter asks, else what it takes. What adapters list and what
-    /// they are refused is decided here alone.
+    /// Checks that the service supports a method of chat adapters; the refusal lists the supported
+    /// ones. Both the adapters' model list and their requests use this check.
     pub fn adapts(&self, method: AdapterMethod) -> Result<(), Refusal> {
         match &self.kind {
             Kind::Proxy(_) => Ok(()),
@@ -145,7 +148,7 @@ impl Service {
         }
     }
 
-    /// Checks a request against what the service takes: syntax, config, names, dtypes, shapes.
+    /// Checks a request against the service's interface: syntax, config, names, dtypes and shapes.
     pub async fn prepare(&self, request: &Request) -> Result<Prepared, CallError> {
         if let Some(asked) = request.data_type.as_deref().and_then(AdapterCall::of) {
             self.adapts(asked.method)?;
@@ -169,7 +172,7 @@ impl Service {
     }
 }
 
-/// A service's owner and name.
+/// A service's owner and name, for display.
 #[derive(Debug, Clone, Copy)]
 pub struct Label<'s>(&'s Service);
 
@@ -180,15 +183,16 @@ impl fmt::Display for Label<'_> {
 }
 
 impl Prepared {
-    /// Answers. Dropping the future gives the request up: what waits is removed, what runs for nobody
-    /// else is stopped.
+    /// Answers the request. Dropping the future cancels it: a waiting request is removed, and a run
+    /// without other callers is stopped.
     pub async fn predict(
         self,
         caller: AccountId,
         timeout: Option<Duration>,
     ) -> Result<Answer, CallError> {
         match self {
-            // The tensors are about as large as the body was: they keep its part of the memory.
+            // The tensors are about as large as the body was, so they keep its share of the body
+            // memory.
             Self::Device(prepared, _memory) => prepared.predict(caller, timeout).await,
             Self::Proxy(forward) => forward.predict(timeout).await,
         }

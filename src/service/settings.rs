@@ -1,4 +1,5 @@
-//! How a service runs: the settings that `gateway.toml` has for all services and for each.
+//! Settings of services, read from `gateway.toml`: defaults for all services and overrides for
+//! each.
 
 use std::time::Duration;
 
@@ -6,31 +7,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{OrtOption, Rounding};
 
-/// Where a session runs.
+/// Isolation of a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Isolation {
-    /// In a process of its own: its crash, hang or greed is survived.
+    /// A separate process, so that the server survives crashes, hangs and excessive memory use of
+    /// the model.
     #[default]
     Process,
-    /// In a thread of the server: a little faster; a model that hangs keeps its thread for ever.
+    /// A thread of the server: slightly faster, but a model that hangs occupies its thread forever.
     Thread,
 }
 
-/// Whether those see a service who may not use it.
+/// Visibility of a service to accounts that may not call it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "Written", try_from = "Written")]
 pub enum Listed {
-    /// The first account's are, others' are not.
+    /// Services of the first account are visible, others are hidden.
     #[default]
     Auto,
-    /// They do.
+    /// Visible.
     Yes,
-    /// They do not.
+    /// Hidden.
     No,
 }
 
-/// How it is written: `true`, `false`, or the same as a text, or `"auto"`.
+/// Configuration form: `true`, `false`, the same as a string, or `"auto"`.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -67,40 +69,42 @@ impl TryFrom<Written> for Listed {
     }
 }
 
-/// How a service runs.
+/// Settings of a service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServiceSettings {
     /// Whether other accounts may call it.
     pub public: bool,
-    /// Whether the registry shows it to those who may not call it.
+    /// Whether the registry shows it to accounts that may not call it.
     pub listed: Listed,
-    /// Sessions that may run at the same time.
+    /// Maximum number of sessions that run at the same time.
     pub instances: usize,
-    /// Requests that may wait for a session.
+    /// Maximum number of requests that wait for a session.
     pub queue: usize,
-    /// Most requests in one run of a model whose batch dimension is dynamic; 1 turns batching off.
+    /// Maximum number of requests in one run of a model with a dynamic batch dimension; 1 disables
+    /// batching.
     pub batch_max_size: usize,
-    /// Longest time a request waits for others to share its run, in milliseconds; 0 takes only what
-    /// waits already.
+    /// Maximum time that a request waits for others to share its run, in milliseconds; 0 batches
+    /// only requests that are already waiting.
     pub batch_max_wait_ms: u64,
-    /// Longest time of a synchronous predict, in seconds.
+    /// Maximum duration of a synchronous predict, in seconds.
     pub predict_timeout_s: f64,
-    /// Longest time of a task's run, in seconds; 0 is no limit.
+    /// Maximum duration of a task's run, in seconds; 0 means unlimited.
     pub async_timeout_s: f64,
-    /// Where sessions run.
+    /// Isolation of sessions.
     pub isolation: Isolation,
-    /// Most bytes of memory of a session's process; 0 is no limit.
+    /// Maximum memory of a session's process, in bytes; 0 means unlimited.
     pub memory_limit: u64,
-    /// Threads of a run; 0 leaves it to the engine.
+    /// Number of threads of a run; 0 lets the engine decide.
     pub threads: usize,
-    /// How programs for Core ML, MLX and Vulkan in half precision are computed where their backend is not.
+    /// Rounding of half-precision Core ML, MLX and Vulkan programs that run without their native
+    /// backend.
     pub rounding: Rounding,
-    /// Options of ONNX Runtime's session, each `KEY=VALUE`.
+    /// ONNX Runtime session options, each `KEY=VALUE`.
     pub ort_options: Vec<OrtOption>,
-    /// Loads the default model when the service appears, not at the first request.
+    /// Load the default model when the service appears instead of at the first request.
     pub warm_up: bool,
-    /// Runs a task again whose process died.
+    /// Retry a task whose process crashed.
     pub retry_after_crash: bool,
 }
 
@@ -127,12 +131,12 @@ impl Default for ServiceSettings {
 }
 
 impl ServiceSettings {
-    /// The limit of a synchronous predict.
+    /// Returns the time limit of a synchronous predict.
     pub fn predict_timeout(&self) -> Duration {
         seconds(self.predict_timeout_s).unwrap_or(Duration::from_mins(1))
     }
 
-    /// The limit of a task's run, if there is one.
+    /// Returns the time limit of a task's run, if any.
     pub fn async_timeout(&self) -> Option<Duration> {
         seconds(self.async_timeout_s)
     }

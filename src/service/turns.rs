@@ -1,6 +1,6 @@
-//! Who generates when: as many at once as there are sessions, accounts in turn.
+//! Limits concurrent work, such as generations of text, to a number of slots. Accounts take turns.
 //!
-//! Invariant: a turn that is given is taken or passed on; who waits and goes away leaves nothing behind.
+//! Invariant: a granted turn is either used or passed on; a waiter that leaves is removed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,10 +10,10 @@ use tokio::sync::oneshot;
 use super::CallError;
 use crate::account::AccountId;
 
-/// Turns of one model.
+/// The turns of one resource.
 #[derive(Debug)]
 pub(super) struct Turns {
-    /// How many may wait.
+    /// Maximum number of waiters.
     queue: usize,
     state: Mutex<State>,
 }
@@ -22,16 +22,16 @@ pub(super) struct Turns {
 struct State {
     free: usize,
     waiting: BTreeMap<AccountId, VecDeque<oneshot::Sender<Turn>>>,
-    /// The account that had a turn last.
+    /// The account that was served last.
     last: Option<AccountId>,
 }
 
-/// The right to generate. Dropping it passes it on.
+/// The right to proceed. Dropping it passes the turn on.
 #[derive(Debug)]
 pub(super) struct Turn(Option<Arc<Turns>>);
 
 impl Turns {
-    /// Turns for so many at once, for which so many may wait.
+    /// Allows `at_once` concurrent turns and up to `queue` waiters.
     pub(super) fn new(at_once: usize, queue: usize) -> Arc<Self> {
         Arc::new(Self {
             queue,
@@ -65,21 +65,21 @@ impl Turns {
         receiver.await.map_err(|_| CallError::Stopped)
     }
 
-    /// Lets so many more generate at once.
+    /// Allows `by` more concurrent turns.
     pub(super) fn widen(self: &Arc<Self>, by: usize) {
         for _ in 0..by {
             self.pass();
         }
     }
 
-    /// How many wait.
+    /// Returns the number of waiters.
     pub(super) fn waiting(&self) -> usize {
         let state = self.state();
         let all = state.waiting.values().flatten();
         all.filter(|waiting| !waiting.is_closed()).count()
     }
 
-    /// Gives the turn to the next one of the next account.
+    /// Passes the turn to the first waiter of the next account.
     fn pass(self: &Arc<Self>) {
         loop {
             let next = {
@@ -92,7 +92,7 @@ impl Turns {
             };
             match next.send(Turn(Some(Arc::clone(self)))) {
                 Ok(()) => return,
-                // Who waited has gone: it is passed on here, not by its drop.
+                // The waiter has left. The loop passes the turn on, so its drop must not.
                 Err(mut turn) => turn.0 = None,
             }
         }

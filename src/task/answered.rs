@@ -1,23 +1,23 @@
-//! An answer as it is kept: its bytes, and their media type unless it is JSON, which nearly all are.
+//! A stored answer: its content and its media type.
 
 use super::record::Content;
 
-/// The longest media type that is kept, in bytes: real ones are a tenth of it.
+/// Maximum length of a stored media type, in bytes. Real ones are about a tenth of it.
 const LONGEST: usize = 256;
 
-/// What a media type becomes that can be none.
+/// Replaces a media type that is invalid.
 const UNKNOWN: &str = "application/octet-stream";
 
-/// An answer to be kept.
+/// An answer to store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answered {
-    /// Its bytes. A blob is in the store already.
+    /// Its content. A blob is already in the blob store.
     pub content: Content,
-    /// Its media type; `None` is JSON.
+    /// Its media type; `None` means JSON.
     pub media_type: Option<String>,
 }
 
-/// JSON.
+/// Wraps content as a JSON answer.
 impl From<Content> for Answered {
     fn from(content: Content) -> Self {
         Self {
@@ -28,7 +28,7 @@ impl From<Content> for Answered {
 }
 
 impl Answered {
-    /// A media type as it is kept. JSON is JSON, whatever parameters it came with.
+    /// Normalizes a media type for storage. JSON becomes `None` and loses its parameters.
     pub fn media_type(name: &str) -> Option<String> {
         let name = name.trim();
         let essence = name.split(';').next().unwrap_or_default().trim();

@@ -1,8 +1,8 @@
-//! A copy of a data directory, made beside a running server: all records of one moment, and the blobs that
-//! they name.
+//! Backup of a data directory while its server may be running: a snapshot of all records and the
+//! blobs they refer to.
 //!
-//! Invariant: the directory that was asked for appears when everything is in it and on the disk, or not at
-//! all. No request waits for a backup: removals of blobs do.
+//! Invariant: the target directory appears only when it is complete and on disk. Requests never
+//! wait for a backup; deletions of blobs are skipped while it copies.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -18,63 +18,63 @@ use crate::database::{
     DatabaseError, DatabaseUrl, Timestamp, make_directory, sync_path, sync_tree,
 };
 
-/// The file that tells what a backup holds.
+/// Name of the file that describes a backup.
 const MARKER: &str = "backup.json";
 
-/// The settings' file, which goes along if it is in the data directory.
+/// Name of the settings file, which is copied if it is in the data directory.
 const SETTINGS: &str = "gateway.toml";
 
-/// Where blobs are.
+/// Directory of the blobs.
 const BLOBS: &str = "blobs";
 
-/// Where the results of training are, and what of them is being made.
+/// Directory of training results, and its subdirectory for results in progress.
 const RESULTS: &str = "trained";
 const MAKING: &str = "making";
 
-/// How often results are copied that change meanwhile.
+/// Maximum number of attempts to copy training results that change meanwhile.
 const TIMES: u32 = 5;
 
-/// Blobs that are asked for in one go.
+/// Number of blobs requested per page.
 const PAGE: usize = 1000;
 
-/// What a backup holds.
+/// Summary of a backup.
 #[derive(Debug, Clone, Default)]
 pub struct Backup {
-    /// Its tasks.
+    /// Task counts.
     pub tasks: Statistics,
-    /// Blobs.
+    /// Number of copied blobs.
     pub blobs: u64,
-    /// Their bytes.
+    /// Total size of the copied blobs, in bytes.
     pub blob_bytes: u64,
-    /// Bytes of the database.
+    /// Size of the database, in bytes.
     pub database_bytes: u64,
-    /// Blobs that were gone or altered before, by their paths: the backup has them as little.
+    /// Paths of blobs that were already missing or corrupt, and that the backup therefore lacks.
     pub missing: Vec<String>,
 }
 
-/// Why there is no backup.
+/// Errors of a backup.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// Something is there.
-    #[error("{}: it is there and not empty; name a directory that is not there", path.display())]
+    /// The target directory exists and is not empty.
+    #[error("{}: the directory is not empty; name a new directory", path.display())]
     Exists {
-        /// Where.
+        /// The target directory.
         path: PathBuf,
     },
-    /// A file can't be read or written.
+    /// A file cannot be read or written.
     #[error("{}: {error}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// The database can't be copied.
+    /// The database cannot be copied.
     #[error(transparent)]
     Database(#[from] DatabaseError),
 }
 
-/// Copies a data directory into a directory that is not there, or empty.
+/// Copies a data directory into a directory that is missing or empty.
 pub async fn backup(data: &Path, into: &Path) -> Result<Backup, BackupError> {
     let fault = |error| BackupError::File {
         path: into.to_owned(),
@@ -90,25 +90,25 @@ pub async fn backup(data: &Path, into: &Path) -> Result<Backup, BackupError> {
     let held = Hold::of(&blobs).to_copy()?;
     let staging = beside(&into);
     if staging.exists() {
-        // Of a backup that was cut off: the hold says that none goes on.
+        // Left by an interrupted backup: the lock proves that no other backup is running.
         fs::remove_dir_all(&staging).map_err(fault)?;
     }
     make_directory(&staging)?;
     let copied = copy(data, &staging).await;
-    // What follows needs only the copies.
+    // The remaining steps read only the copies.
     drop(held);
     let finished = copied.and_then(|backup| {
         finish(&backup, &staging, &into)?;
         Ok(backup)
     });
     if finished.is_err() {
-        // The cause is told; what is left is named so that nobody takes it for a backup.
+        // The original error is reported. The `.partial` name marks leftovers as incomplete.
         let _ = fs::remove_dir_all(&staging);
     }
     finished
 }
 
-/// Records and blobs.
+/// Copies records, blobs, training results and settings.
 async fn copy(data: &Path, staging: &Path) -> Result<Backup, BackupError> {
     let from = Stores::open(&DatabaseUrl::in_directory(data)).await?;
     let url = DatabaseUrl::in_directory(staging);
@@ -155,7 +155,7 @@ async fn copy_blobs(
     }
 }
 
-/// Copies the blob of this path, size and checksum.
+/// Copies one blob, given its path, size and checksum.
 fn copy_named(
     path: &str,
     (size, sha256): (u64, [u8; 32]),
@@ -180,7 +180,7 @@ fn copy_named(
     Ok(())
 }
 
-/// Copies what training made: a directory for each account, in it one for each service.
+/// Copies the training results: one directory per account with one subdirectory per service.
 fn copy_results(from: &Path, into: &Path) -> Result<(), BackupError> {
     let mut times = 0;
     loop {
@@ -191,19 +191,19 @@ fn copy_results(from: &Path, into: &Path) -> Result<(), BackupError> {
         let before = listed(from);
         copy_tree(from, into).map_err(fault)?;
         times += 1;
-        // One that was replaced meanwhile is not half the old and half the new.
+        // A result that was replaced during the copy would be a mix of old and new files.
         if before == listed(from) {
             return Ok(());
         }
         if times == TIMES {
-            let error = io::Error::other("what training made changes all the time; try again");
+            let error = io::Error::other("training results keep changing; try again");
             return Err(fault(error));
         }
         fs::remove_dir_all(into).map_err(fault)?;
     }
 }
 
-/// The files of all results, each with its size and when it changed.
+/// Lists the files of all results with their sizes and modification times.
 fn listed(directory: &Path) -> Vec<(PathBuf, u64, Option<SystemTime>)> {
     let files = results(directory).filter_map(|entry| {
         let found = entry.metadata().ok().filter(fs::Metadata::is_file)?;
@@ -214,7 +214,7 @@ fn listed(directory: &Path) -> Vec<(PathBuf, u64, Option<SystemTime>)> {
     files
 }
 
-/// What is in the directory of results, but what is being made.
+/// Walks the directory of results, skipping results in progress.
 fn results(directory: &Path) -> impl Iterator<Item = walkdir::DirEntry> {
     let walk = walkdir::WalkDir::new(directory).into_iter();
     let is_result = |entry: &walkdir::DirEntry| entry.file_name() != MAKING;
@@ -232,7 +232,7 @@ fn copy_tree(from: &Path, into: &Path) -> io::Result<()> {
             continue;
         }
         match fs::copy(entry.path(), &target) {
-            // It was replaced: the list tells.
+            // The file was replaced: comparing the listings detects it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             copied => drop(copied?),
         }
@@ -240,14 +240,15 @@ fn copy_tree(from: &Path, into: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies a blob; `false` if it is not there or not what was stored, and then nothing is there.
+/// Copies a blob. Returns `false` and leaves no copy if the source is missing or its checksum
+/// differs.
 fn copy_blob((size, sha256): (u64, [u8; 32]), from: &Path, into: &Path) -> io::Result<bool> {
     let source = match File::open(from) {
         Ok(source) => source,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(error),
     };
-    // A file that grew is cut off behind what it should have: its checksum differs.
+    // Reading is limited to one byte beyond the recorded size, so a longer file fails the checksum.
     let mut source = source.take(size.saturating_add(1));
     let mut target = File::create(into)?;
     let mut hash = Sha256::new();
@@ -268,7 +269,7 @@ fn copy_blob((size, sha256): (u64, [u8; 32]), from: &Path, into: &Path) -> io::R
     Ok(same)
 }
 
-/// Puts everything on the disk, and then the directory where it was asked for.
+/// Writes the marker, flushes everything to disk and renames the directory to its target.
 fn finish(backup: &Backup, staging: &Path, into: &Path) -> Result<(), BackupError> {
     let marker = json!({
         "madeAt": Timestamp::now().to_iso(),
@@ -305,7 +306,7 @@ fn finish(backup: &Backup, staging: &Path, into: &Path) -> Result<(), BackupErro
     }
 }
 
-/// Whether nothing is there but an empty directory.
+/// Returns whether the path is missing or an empty directory.
 fn is_free(path: &Path) -> bool {
     match fs::read_dir(path) {
         Ok(mut entries) => entries.next().is_none(),
@@ -313,7 +314,7 @@ fn is_free(path: &Path) -> bool {
     }
 }
 
-/// Where a backup is made before it is complete.
+/// Returns the path of the incomplete backup, beside the target.
 fn beside(into: &Path) -> PathBuf {
     let mut name = into.file_name().unwrap_or_default().to_owned();
     name.push(".partial");

@@ -1,7 +1,7 @@
-//! Bodies and answers that are too long for a task's record.
+//! Blob store for bodies and answers that are too long for a task's record.
 //!
-//! Invariant: what was put is on disk when the put returns; what is read back is what was put, by its
-//! size and checksum, or an error says so.
+//! Invariant: a blob is on disk when the put returns. Reading verifies size and checksum, and fails
+//! if they differ.
 
 use std::fmt;
 use std::fs::File;
@@ -22,38 +22,39 @@ use super::{Content, Lease, NamedBlob, Outcome, TaskId, TaskStore};
 use crate::database::DatabaseError;
 use crate::service::{Buffer, Holding};
 
-/// How old a blob without a task is before it is removed: its task may be about to be stored.
+/// Minimum age of an orphaned blob before it is removed. The task of a younger one may be about to
+/// be stored.
 const ORPHAN_AGE: Duration = Duration::from_hours(1);
 
-/// How much of a blob is read at once, in bytes.
+/// Size of one read, in bytes.
 const CHUNK: usize = 64 << 10;
 
-/// Bodies and answers.
+/// The blobs of tasks and datasets.
 pub struct Blobs {
     pub(super) store: Arc<dyn ObjectStore>,
-    /// Where the store's files are, if it has files.
+    /// Directory of the files, if the store is a local directory.
     directory: Option<PathBuf>,
-    /// Bytes that a record holds.
+    /// Maximum size of content that is kept in the record, in bytes.
     in_record: usize,
     hold: Option<Hold>,
 }
 
-/// Why some content can't be had.
+/// Errors of stored content.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum BlobError {
-    /// It is not there.
-    #[error("the stored content is gone")]
+    /// It is missing.
+    #[error("the stored content is missing")]
     Lost,
-    /// It is not what was stored.
-    #[error("the stored content is not what was stored")]
+    /// Its size or checksum differs.
+    #[error("the stored content is corrupt")]
     Corrupt,
     /// The storage failed.
-    #[error("the storage failed: {0}")]
+    #[error("storage failed: {0}")]
     Storage(String),
 }
 
 impl Blobs {
-    /// Blobs in a local directory, which is made if it is not there.
+    /// Opens a local directory, creating it if it is missing.
     pub fn open(directory: &Path) -> Result<Self, DatabaseError> {
         crate::database::make_directory(directory)?;
         let store = LocalFileSystem::new_with_prefix(directory);
@@ -61,7 +62,7 @@ impl Blobs {
             path: directory.display().to_string(),
             reason: error.to_string(),
         })?;
-        // A task is accepted only when its body survives the loss of power.
+        // A task is accepted only when its body survives a power failure.
         Ok(Self {
             directory: Some(directory.to_owned()),
             hold: Some(Hold::of(directory)),
@@ -69,7 +70,7 @@ impl Blobs {
         })
     }
 
-    /// Blobs in any store.
+    /// Uses any object store.
     pub fn over(store: Arc<dyn ObjectStore>) -> Self {
         Self {
             store,
@@ -79,14 +80,14 @@ impl Blobs {
         }
     }
 
-    /// Leaves up to so many bytes to the record.
+    /// Keeps content up to this many bytes in the record.
     #[must_use]
     pub fn with_records_of(mut self, bytes: usize) -> Self {
         self.in_record = bytes;
         self
     }
 
-    /// The path of a blob below the directory of all.
+    /// Returns the path of a blob below the blob directory.
     pub fn path(blob: &NamedBlob) -> String {
         let task = blob.task;
         let name = match blob.attempt {
@@ -96,7 +97,7 @@ impl Blobs {
         name.to_string()
     }
 
-    /// Stores a request's body.
+    /// Stores a request body.
     pub async fn put_body(&self, task: TaskId, body: Bytes) -> Result<Content, BlobError> {
         self.put(body_name(task), body).await
     }
@@ -106,7 +107,7 @@ impl Blobs {
         self.put(answer_name(lease), answer).await
     }
 
-    /// Reads a request's body into a part of the memory for bodies, which must cover its size.
+    /// Reads a request body into a part of the body memory, which must cover its size.
     pub async fn load_body(
         &self,
         task: TaskId,
@@ -162,19 +163,19 @@ impl Blobs {
         }
     }
 
-    /// Removes a body, if it is there.
+    /// Deletes a body, if it exists.
     pub async fn delete_body(&self, task: TaskId) {
         self.delete(&body_name(task)).await;
     }
 
-    /// Removes an answer, if it is there.
+    /// Deletes an answer, if it exists.
     pub async fn delete_answer(&self, lease: Lease) {
         self.delete(&answer_name(lease)).await;
     }
 
-    /// Removes what no task needs: bodies of finished or unknown tasks, answers of other attempts than
-    /// the one that ended the task, each only when it is old enough.
-    /// Gives how many those were.
+    /// Deletes blobs that no task needs, once they are old enough, and returns their number. These
+    /// are bodies of finished or unknown tasks, and answers of attempts other than the one that
+    /// ended the task.
     pub async fn sweep_orphans(&self, tasks: &dyn TaskStore) -> u64 {
         use futures_util::TryStreamExt as _;
         let mut all = self.store.list(None);
@@ -184,7 +185,7 @@ impl Blobs {
                 Ok(Some(next)) => next,
                 Ok(None) => break,
                 Err(error) => {
-                    tracing::error!(%error, "blobs cannot be listed");
+                    tracing::error!(%error, "cannot list blobs");
                     break;
                 }
             };
@@ -199,7 +200,7 @@ impl Blobs {
             let swept =
                 tokio::task::spawn_blocking(move || Self::sweep_unfinished(&directory, ORPHAN_AGE));
             if let Err(error) = swept.await {
-                tracing::error!(%error, "what is left of uploads cannot be looked for");
+                tracing::error!(%error, "the sweep of partial uploads failed");
             }
         }
         removed
@@ -220,7 +221,7 @@ impl Blobs {
 
     pub(super) async fn find(&self, name: &Name, size: u64) -> Result<GetResult, BlobError> {
         let found = self.store.get(name).await.map_err(fault)?;
-        // Before it is read: a file that grew must not fill the memory.
+        // Checked before reading: a file that grew must not fill the memory.
         if found.meta.size == size {
             Ok(found)
         } else {
@@ -228,21 +229,21 @@ impl Blobs {
         }
     }
 
-    /// Removes a blob. One whose removal falls into a backup stays, without a task.
+    /// Deletes a blob. During a backup the blob stays as an orphan.
     pub(super) async fn delete(&self, name: &Name) {
         let _held = match self.hold.as_ref().map(Hold::to_remove) {
             Some(None) => return,
             Some(Some(Ok(held))) => Some(held),
             Some(Some(Err(error))) => {
-                tracing::warn!(%error, blob = %name, "a blob is not removed: a backup may need it");
+                tracing::warn!(%error, blob = %name, "blob not removed: cannot lock it against backups");
                 return;
             }
             None => None,
         };
         match self.store.delete(name).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
-            // It is found again when orphans are looked for.
-            Err(error) => tracing::warn!(%error, blob = %name, "a blob cannot be removed"),
+            // The next sweep of orphans finds it again.
+            Err(error) => tracing::warn!(%error, blob = %name, "cannot remove a blob"),
         }
     }
 }
@@ -253,7 +254,7 @@ impl fmt::Debug for Blobs {
     }
 }
 
-/// A body that is being read.
+/// A body that is being read into memory.
 struct Loading {
     buffer: Buffer,
     hash: Sha256,
@@ -286,7 +287,7 @@ pub(super) fn fault(error: object_store::Error) -> BlobError {
     }
 }
 
-/// Whether a task still needs a blob. In doubt it does.
+/// Returns whether a task still needs a blob; `true` in doubt.
 async fn needed(tasks: &dyn TaskStore, name: &Name) -> bool {
     let text = name.filename().unwrap_or_default();
     let (id, attempt) = match text.split_once('.') {
@@ -294,7 +295,7 @@ async fn needed(tasks: &dyn TaskStore, name: &Name) -> bool {
         None => (text, None),
     };
     let Ok(id) = id.parse::<TaskId>() else {
-        // Not of our making.
+        // The name does not belong to a task.
         return true;
     };
     match tasks.get(id).await {
@@ -310,7 +311,8 @@ async fn needed(tasks: &dyn TaskStore, name: &Name) -> bool {
     }
 }
 
-/// The last characters of an id are random: they spread blobs over directories evenly.
+/// Returns the folder of a task's blobs. The last characters of an id are random, which spreads
+/// blobs evenly.
 fn shard(task: TaskId) -> String {
     let text = task.to_string();
     text[text.len() - 2..].to_owned()
@@ -325,7 +327,7 @@ fn answer_name(lease: Lease) -> Name {
     Name::from(format!("answer/{}/{task}.{attempt}", shard(task)))
 }
 
-/// An error and what is behind it: the first text alone rarely names the cause.
+/// Formats an error with all its causes. The first message alone rarely names the cause.
 pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,24 +1,25 @@
-//! Removing many records without harm to running traffic.
+//! Batched removal of many records, throttled so that it does not slow down running traffic.
 //!
-//! Invariant: a batch is small, what follows it rests for longer than it took, and a blob goes after the
-//! record that named it.
+//! Invariant: batches are small, the pause after a batch is proportional to its duration, and a
+//! blob is deleted after the record that names it.
 
 use std::time::{Duration, Instant};
 
 use super::{Blobs, Removed};
 use crate::database::DatabaseError;
 
-/// Records in a batch.
+/// Number of records in a batch.
 const BATCH: usize = 100;
 
-/// Rests are so many times as long as what came before them.
+/// A pause lasts this many times as long as the batch before it.
 const REST: u32 = 4;
 
-/// Longest rest: a batch that had to wait for others needs none in proportion.
+/// Longest pause. A batch may be slow because it waited for others; its pause need not grow with
+/// that.
 const LONGEST: Duration = Duration::from_millis(100);
 
-/// Removes batch after batch until there is no more, and gives how many records that were. `batch` removes
-/// as many as it is told, in one move of the store.
+/// Removes records in batches until none remain, and returns their number. `batch` removes up to
+/// the given number of records in one store operation.
 pub async fn remove_in_batches<F>(
     blobs: &Blobs,
     mut batch: impl FnMut(usize) -> F,

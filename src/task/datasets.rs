@@ -1,7 +1,7 @@
-//! Datasets in the blob store, by the names that their records have.
+//! Datasets in the blob store, named as their records name them.
 //!
-//! Invariant: a dataset is there whole when its record is stored, and goes after its record; what has no record
-//! when the server starts is of an upload that was cut off.
+//! Invariant: a dataset is complete before its record is stored, and is deleted after its record.
+//! At startup, a dataset without a record comes from an interrupted upload.
 
 use std::collections::HashSet;
 
@@ -15,14 +15,15 @@ use super::{BlobError, Blobs, TaskId, Upload};
 use crate::train::Source;
 use crate::train::dataset::{Verified, pieces};
 
-/// Where they are.
+/// Folder of the datasets in the blob store.
 const PREFIX: &str = "dataset";
 
 impl Blobs {
-    /// A name that no other dataset has.
+    /// Returns a unique name for a new dataset.
     pub fn dataset_name(id: TaskId) -> String {
         let id = id.to_string();
-        // No task's: whoever looks for what is left of tasks passes over it.
+        // The prefix `d-` differs from all task names, so the sweep of orphaned task blobs skips
+        // datasets.
         format!("{PREFIX}/{}/d-{id}", &id[id.len() - 2..])
     }
 
@@ -31,7 +32,7 @@ impl Blobs {
         self.upload(&Name::from(name)).await
     }
 
-    /// Opens a dataset. Its reader finds out at the end whether it is what was stored.
+    /// Opens a dataset. The reader verifies size and checksum when it reaches the end.
     pub async fn open_dataset(
         &self,
         name: &str,
@@ -59,7 +60,7 @@ impl Blobs {
         }
     }
 
-    /// The content of a dataset as it is read.
+    /// Streams the content of a dataset.
     pub async fn stream_dataset(
         &self,
         name: &str,
@@ -69,12 +70,12 @@ impl Blobs {
         Ok(found.into_stream().map_err(fault).boxed())
     }
 
-    /// Removes a dataset, if it is there.
+    /// Deletes a dataset, if it exists.
     pub async fn delete_dataset(&self, name: &str) {
         self.delete(&Name::from(name)).await;
     }
 
-    /// Removes datasets that are not among these. Called before any is uploaded.
+    /// Deletes all datasets except these. Must be called before the first upload.
     pub async fn sweep_datasets(&self, known: &HashSet<String>) {
         let mut all = self.store.list(Some(&Name::from(PREFIX)));
         loop {
@@ -83,7 +84,7 @@ impl Blobs {
                 Ok(Some(found)) => self.delete(&found.location).await,
                 Ok(None) => return,
                 Err(error) => {
-                    tracing::error!(%error, "datasets cannot be listed");
+                    tracing::error!(%error, "cannot list datasets");
                     return;
                 }
             }

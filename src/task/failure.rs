@@ -1,19 +1,20 @@
-//! From what went wrong with a call to what its user is told: status, code, words.
+//! Maps the error of a failed call to the user-visible failure: HTTP status, error code and
+//! message.
 
 use super::{Answered, Failure};
 use crate::service::CallError;
 
-/// Code of a service that cannot be reached, or whose process died.
+/// Error code of a service that cannot be reached or whose process crashed.
 pub const SERVICE_UNAVAILABLE: &str = "mlp-action.common.service-unavailable";
 
-/// Code of a request that is wrong.
+/// Error code of an invalid request.
 pub const BAD_REQUEST: &str = "BAD_REQUEST";
 
-/// What is said instead of the details of a failure inside the server.
+/// Replaces the details of an internal error in messages to users.
 const IN_THE_LOG: &str = "the server's log has the details";
 
 impl Failure {
-    /// A failure with a message for the user.
+    /// Creates a failure with a message for the user.
     pub fn new(status: u16, code: &str, message: impl Into<String>) -> Self {
         Self {
             status,
@@ -24,25 +25,25 @@ impl Failure {
         }
     }
 
-    /// What becomes of a task whose process died too often.
+    /// Returns the failure of a task whose process crashed too often.
     pub fn crashed() -> Self {
-        let message = "the process that ran the task died; it will not be tried again";
+        let message = "the process that ran the task crashed; the task is not retried";
         Self::new(503, SERVICE_UNAVAILABLE, message)
     }
 
-    /// A task whose request body can't be read back.
+    /// Returns the failure of a task whose request body cannot be read back.
     pub fn body_lost() -> Self {
-        let message = "the body of the request could not be read back; send the request again";
+        let message = "the request body could not be read back; send the request again";
         Self::new(404, "ASYNC_REQUEST_BODY_WAS_LOST", message)
     }
 
-    /// A request to a service that does not exist, or no longer.
+    /// Returns the failure of a request to a missing service.
     pub fn no_service(service: &str) -> Self {
-        let message = format!("there is no service `{service}`");
+        let message = format!("unknown service `{service}`");
         Self::new(400, "SERVICE_NOT_FOUND", message)
     }
 
-    /// What a failed call is to its user. Details of what is the server's fault stay in the log.
+    /// Converts a call error. Details of internal errors appear only in the log.
     pub fn of(error: CallError) -> Self {
         let message = error.to_string();
         match error {
@@ -55,7 +56,7 @@ impl Failure {
             CallError::Crashed(_) => Self::new(
                 503,
                 SERVICE_UNAVAILABLE,
-                format!("the service's process died; {IN_THE_LOG}"),
+                format!("the service's process crashed; {IN_THE_LOG}"),
             ),
             CallError::Over(_) => Self::new(409, "CONVERSATION_IS_OVER", message),
             CallError::Stopped | CallError::Down { .. } => {
@@ -64,7 +65,7 @@ impl Failure {
             CallError::Unreachable(_) => Self::new(
                 502,
                 SERVICE_UNAVAILABLE,
-                format!("the upstream did not answer; {IN_THE_LOG}"),
+                format!("the upstream service did not answer; {IN_THE_LOG}"),
             ),
             CallError::Failed(_) => Self::new(
                 500,
@@ -84,7 +85,8 @@ impl Failure {
     }
 }
 
-/// An upstream's redirects and other answers that are no errors to us are its misbehaviour.
+/// Returns the status that is passed on from an upstream. Redirects and other non-error statuses
+/// become 502.
 fn passed_on(status: u16) -> u16 {
     if (400..600).contains(&status) {
         status

@@ -1,7 +1,7 @@
-//! The hold on blobs: while a backup copies them, none is removed.
+//! A lock that keeps stored blobs from being deleted while a backup copies them.
 //!
-//! Invariant: who removes blobs has the lock of the hold's file shared, who copies them has it alone. The
-//! system gives it back when a process ends, however it ends.
+//! Invariant: deleting blobs takes the lock file in shared mode, a backup takes it exclusively. The
+//! operating system releases the lock when the process ends, even after a crash.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
@@ -10,30 +10,30 @@ use std::time::{Duration, Instant};
 
 use crate::database::DatabaseError;
 
-/// How long a backup waits for removals that go on.
+/// Maximum time a backup waits for deletions in progress.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The file whose lock it is, beside the directory of the blobs.
+/// The lock file, which lies beside the directory of blobs.
 #[derive(Debug, Clone)]
 pub(super) struct Hold {
     file: PathBuf,
 }
 
-/// The lock, until it is dropped.
+/// The acquired lock; released on drop.
 #[derive(Debug)]
 pub(super) struct Held {
     _file: File,
 }
 
 impl Hold {
-    /// The hold on a directory of blobs.
+    /// Returns the lock for a directory of blobs.
     pub(super) fn of(directory: &Path) -> Self {
         Self {
             file: directory.with_extension("lock"),
         }
     }
 
-    /// The right to remove blobs; `None` while a backup goes on.
+    /// Acquires the shared lock for deleting blobs; `None` during a backup.
     pub(super) fn to_remove(&self) -> Option<Result<Held, std::io::Error>> {
         let file = match self.open() {
             Ok(file) => file,
@@ -46,7 +46,7 @@ impl Hold {
         }
     }
 
-    /// Has every blob stay that is there.
+    /// Acquires the exclusive lock, which keeps all present blobs.
     pub(super) fn to_copy(&self) -> Result<Held, DatabaseError> {
         let fault = |reason: String| DatabaseError::Other {
             path: self.file.display().to_string(),
@@ -61,7 +61,7 @@ impl Hold {
                     thread::sleep(Duration::from_millis(5));
                 }
                 Err(TryLockError::WouldBlock) => {
-                    let reason = "another backup of this data directory goes on; wait for its end";
+                    let reason = "another backup of this data directory is running; wait until it ends";
                     return Err(fault(reason.to_owned()));
                 }
                 Err(TryLockError::Error(error)) => return Err(fault(error.to_string())),

@@ -1,4 +1,5 @@
-//! Task ids: UUIDs of version 7 (RFC 9562), in the order in which this process makes them.
+//! Task ids: UUIDs of version 7 (RFC 9562) that increase in the order in which this process creates
+//! them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,37 +9,38 @@ use uuid::{Builder, Uuid};
 
 use crate::database::Timestamp;
 
-/// A task's id.
+/// The id of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(Uuid);
 
-/// How far ids may be ahead of the clock, in milliseconds. A clock that is set back further was wrong before.
+/// Maximum lead of ids over the clock, in milliseconds. After a larger step back of the clock, ids
+/// follow the clock again.
 const MOST_AHEAD: i64 = 60_000;
 
-/// Makes ids. Each is greater than the one before, though the clock is set back a little: a store keeps the
-/// queue in the order of ids. After a greater step back they follow the clock again.
+/// Generates ids. Each id is greater than the one before, even if the clock is set back by up to
+/// `MOST_AHEAD`. The store relies on this: it orders the queue by id.
 #[derive(Debug, Default)]
 pub struct TaskIds {
     last: Mutex<(i64, u16)>,
 }
 
 impl TaskId {
-    /// The id of these 16 bytes.
+    /// Creates an id from its 16 bytes.
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(Uuid::from_bytes(bytes))
     }
 
-    /// Its 16 bytes, in the order in which ids compare.
+    /// Returns the 16 bytes, in the order in which ids compare.
     pub fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
     }
 
-    /// When it was made.
+    /// Returns the time of creation.
     pub fn made_at(&self) -> Timestamp {
         Timestamp(self.millis())
     }
 
-    /// The milliseconds since the Unix epoch in it.
+    /// Returns the embedded milliseconds since the Unix epoch.
     fn millis(&self) -> i64 {
         let bytes = self.0.as_bytes();
         bytes[..6]
@@ -48,7 +50,7 @@ impl TaskId {
 }
 
 impl TaskIds {
-    /// Ids after `last`, the greatest one that was ever made for this store.
+    /// Starts after `last`, the greatest id that was ever created for this store.
     pub fn after(last: Option<TaskId>) -> Self {
         let millis = last.map_or(0, |last| last.millis());
         Self {
@@ -56,7 +58,7 @@ impl TaskIds {
         }
     }
 
-    /// A new id.
+    /// Returns a new id.
     pub fn next(&self, now: Timestamp) -> TaskId {
         const COUNTER_END: u16 = 1 << 12;
         let (millis, counter) = {
@@ -74,7 +76,8 @@ impl TaskIds {
             *last
         };
         let mut random = [0; 10];
-        // Without randomness ids stay unique in this store: the counter does not repeat.
+        // Without random bits, ids remain unique within this store because the counter never
+        // repeats.
         let _ = getrandom::fill(&mut random);
         let [high, low] = counter.to_be_bytes();
         random[0] = high;

@@ -1,52 +1,52 @@
-//! What accounts may do with tasks: as much as their requests per second, within the system's caps.
+//! Limits on the tasks of an account, derived from its requests per second and the system's caps.
 
 use std::sync::Arc;
 
 use crate::account::{Account, AccountId, Snapshot};
 
-/// How much of an account's tasks is kept; 0 is no limit.
+/// Storage limits of an account; 0 means unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// Tasks, whatever their state.
+    /// Maximum number of tasks, in any state.
     pub tasks: u64,
-    /// Bytes of bodies, configs and answers. An answer is stored in any case: the account may have made
-    /// no more tasks when it came.
+    /// Maximum bytes of bodies, configs and answers. An answer is always stored, even if the
+    /// account has reached this limit meanwhile.
     pub bytes: u64,
-    /// Bytes that the account has stored beside its tasks, which count as well.
+    /// Bytes that the account has stored outside of its tasks. They count towards `bytes`.
     pub beside: u64,
 }
 
-/// System limits on an account's tasks; its own requests per second may be less.
+/// System-wide caps on an account's tasks. Its own requests per second may be lower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caps {
     /// Waiting tasks.
     pub waiting: u32,
     /// Running tasks.
     pub running: u32,
-    /// Running tasks of all accounts, of which every account has an equal share; 0: no account has one.
+    /// Total number of running tasks, shared equally among accounts; 0 disables the share.
     pub places: u32,
-    /// Claims of a task before it is given up.
+    /// Maximum claims of a task before it is canceled.
     pub attempts: u32,
-    /// What is kept.
+    /// Storage limits.
     pub quota: Quota,
 }
 
-/// What one account may do.
+/// Limits of one account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
     /// Requests per second.
     pub rps: u32,
-    /// Whether this request is in the account's rate already.
+    /// Whether this request is already counted in the account's rate.
     pub is_counted: bool,
     /// Waiting tasks.
     pub waiting: u32,
     /// Running tasks.
     pub running: u32,
-    /// What is kept.
+    /// Storage limits.
     pub quota: Quota,
 }
 
-/// What all accounts may do, at one moment.
+/// Limits of all accounts at one moment.
 #[derive(Debug, Clone)]
 pub struct Limits {
     accounts: Arc<Snapshot>,
@@ -54,7 +54,7 @@ pub struct Limits {
 }
 
 impl Caps {
-    /// What an account may do that makes a request: nothing, if it is blocked.
+    /// Returns the limits of an account for a request; `None` if the account is blocked.
     pub fn of(self, account: &Account) -> Option<Limit> {
         (!account.blocked).then(|| Limit {
             rps: account.rps,
@@ -67,7 +67,7 @@ impl Caps {
 }
 
 impl Limit {
-    /// The same for a request that was counted in the rate before ([`super::TaskStore::admit`]).
+    /// Marks the request as already counted in the rate ([`super::TaskStore::admit`]).
     #[must_use]
     pub fn counted(self) -> Self {
         Self {
@@ -78,13 +78,13 @@ impl Limit {
 }
 
 impl Limits {
-    /// What these accounts may do within the caps.
+    /// Combines accounts with the caps.
     pub fn new(accounts: Arc<Snapshot>, caps: Caps) -> Self {
         Self { accounts, caps }
     }
 
-    /// Tasks that each of so many accounts may run although all places are taken: its share of the places,
-    /// and at least one. Accounts that came earlier cannot keep a later one from running.
+    /// Returns the tasks that each of `accounts` active accounts may run even if all places are
+    /// taken: an equal share, at least one. Earlier accounts therefore cannot block a later one.
     pub fn share(&self, accounts: usize) -> u32 {
         let accounts = u32::try_from(accounts).unwrap_or(u32::MAX).max(1);
         match self.caps.places {
@@ -93,7 +93,8 @@ impl Limits {
         }
     }
 
-    /// How many tasks of an account may run. What a blocked account made before still runs.
+    /// Returns the running limit of an account. Tasks that a blocked account made earlier still
+    /// run.
     pub fn running(&self, account: AccountId) -> u32 {
         let account = self.accounts.by_id(account);
         account.map_or(0, |account| account.rps.min(self.caps.running))

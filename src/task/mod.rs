@@ -1,7 +1,12 @@
-//! Tasks: predict requests that are accepted now and answered later, and the stores that keep them.
+//! Asynchronous tasks: predict requests that are accepted now and answered later, and the stores
+//! that keep them.
 //!
-//! Invariant: what [`TaskStore::enqueue`] accepted is on disk and reaches a final state once; no state
-//! goes backwards but from running to waiting, when the process that ran a task died.
+//! The gateway enqueues a task through [`TaskStore`]. The [`Queue`] claims it, calls its service
+//! and stores the outcome.
+//!
+//! Invariant: a task that [`TaskStore::enqueue`] accepted is on disk and reaches exactly one final
+//! state. A task returns from running to waiting only when its run is released, for example after a
+//! crash.
 
 mod answered;
 mod backup;

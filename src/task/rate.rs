@@ -1,21 +1,21 @@
-//! Requests per second, exactly: at most so many in any second.
+//! Exact rate limit: at most N requests of an account in any window of one second.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::account::{AccountId, UNLIMITED};
 use crate::database::Timestamp;
 
-/// The window, in milliseconds.
+/// Length of the window, in milliseconds.
 const WINDOW: i64 = 1000;
 
-/// When each account's requests of the last second were made.
+/// Times of each account's requests within the last second.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
     windows: HashMap<AccountId, VecDeque<i64>>,
 }
 
 impl Rates {
-    /// Counts a request, or gives the milliseconds after which one will be accepted.
+    /// Counts a request, or returns the milliseconds until one will be accepted.
     pub(super) fn admit(
         &mut self,
         account: AccountId,
@@ -27,7 +27,7 @@ impl Rates {
             return Ok(());
         }
         let window = self.windows.entry(account).or_default();
-        // After a jump of the clock back nobody waits for it to catch up.
+        // After the clock jumps back, requests must not wait for it to catch up.
         for made in window.iter_mut().rev().take_while(|made| **made > now.0) {
             *made = now.0;
         }
@@ -39,7 +39,7 @@ impl Rates {
             window.push_back(now.0);
             return Ok(());
         }
-        // The one that must leave the window before the next may enter.
+        // The oldest request that must leave the window before the next is accepted.
         let leaves = window.get(window.len() - limit).copied();
         let after = leaves.map_or(WINDOW, |made| made + WINDOW - now.0);
         Err(u64::try_from(after).unwrap_or(0).max(1))

@@ -1,93 +1,93 @@
-//! What a store keeps of a task.
+//! Types of the task records that a store keeps.
 
 use super::TaskId;
 use crate::account::AccountId;
 use crate::database::Timestamp;
 
-/// Where a task stands (the specification's four).
+/// State of a task (the four states of the specification).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// Waits for its turn.
+    /// Waiting in the queue.
     Queued,
-    /// Is with its service.
+    /// Running in its service.
     Processing,
-    /// Its answer is there.
+    /// The answer is stored.
     Completed,
-    /// Canceled, or failed.
+    /// Canceled or failed.
     Canceled,
 }
 
-/// Bytes in the record itself, or in the blob store with a checksum.
+/// Content of a body or an answer: either in the database or in the blob store with a checksum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// In the record: how many at most is a setting, but [`Content::INLINE`] characters always.
+    /// In the database. The maximum size is a setting, at least [`Content::INLINE`] characters.
     Inline(Vec<u8>),
-    /// In the blob store, under the task's id (and the attempt, for an answer).
+    /// In the blob store, named by the task's id (and by the attempt, for an answer).
     Blob {
-        /// Bytes.
+        /// Size, in bytes.
         size: u64,
-        /// Their SHA-256.
+        /// SHA-256 of the bytes.
         sha256: [u8; 32],
     },
 }
 
-/// What becomes of a task whose worker process died while it ran it.
+/// Policy for a task whose worker process crashed while running it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnCrash {
-    /// It runs again, up to three times in all.
+    /// Runs again, up to three times in all.
     #[default]
     Retry,
-    /// It is canceled.
+    /// Is canceled.
     Fail,
 }
 
-/// A request that a client may repeat without making a second task.
+/// Idempotency data: lets a client repeat a request without creating a second task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idempotency {
-    /// The client's key; counts within its account.
+    /// The client's key, scoped to its account.
     pub key: String,
-    /// SHA-256 of everything that makes the request.
+    /// SHA-256 over all parts of the request.
     pub fingerprint: [u8; 32],
 }
 
-/// A task to be accepted.
+/// A task to enqueue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewTask {
     /// Its id, from [`super::TaskIds`].
     pub id: TaskId,
-    /// The account on whose behalf it is made.
+    /// The account that made the request.
     pub caller: AccountId,
     /// The account that owns the service.
     pub owner: AccountId,
     /// The service's name.
     pub service: String,
-    /// The predict data. A blob is in the store already.
+    /// The predict data. A blob is already in the blob store.
     pub body: Content,
     /// The predict config, as JSON text.
     pub config: Option<String>,
     /// The data type that the client named.
     pub data_type: Option<String>,
-    /// What the service wants after a crash.
+    /// The service's policy after a crash.
     pub on_crash: OnCrash,
     /// Set if the client sent an `Idempotency-Key`.
     pub idempotency: Option<Idempotency>,
 }
 
-/// The right to finish a task: lost when the task is canceled or claimed again.
+/// The right to finish a task. It is lost when the task is canceled or claimed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Lease {
     /// The task.
     pub task: TaskId,
-    /// Which claim of it, from 1.
+    /// Number of the claim, starting at 1.
     pub attempt: u32,
 }
 
-/// A task that was claimed and is to be run.
+/// A claimed task, ready to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claimed {
     /// The right to finish it.
     pub lease: Lease,
-    /// The account on whose behalf it was made.
+    /// The account that made the request.
     pub caller: AccountId,
     /// The account that owns the service.
     pub owner: AccountId,
@@ -99,22 +99,22 @@ pub struct Claimed {
     pub config: Option<String>,
     /// The data type that the client named.
     pub data_type: Option<String>,
-    /// What the service wanted after a crash when the task was made.
+    /// The service's policy after a crash, as of the task's creation.
     pub on_crash: OnCrash,
 }
 
-/// What the result operation answers for a task that failed.
+/// The error that the result operation returns for a failed task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The HTTP status.
     pub status: u16,
-    /// The error's code; the body is made of it.
+    /// The error code, from which the body is built.
     pub code: String,
-    /// In words, for the user.
+    /// The message for the user.
     pub message: String,
-    /// The body as the service sent it, where an upstream failed.
+    /// The response body of the upstream service, if an upstream failed.
     pub body: Option<Vec<u8>>,
-    /// The media type of that body; `None` is JSON.
+    /// The media type of that body; `None` means JSON.
     pub media_type: Option<String>,
 }
 
@@ -125,38 +125,39 @@ pub enum Outcome {
     Answer {
         /// The answer.
         content: Content,
-        /// Its media type; `None` is JSON.
+        /// Its media type; `None` means JSON.
         media_type: Option<String>,
-        /// Which attempt gave it: a blob's name has it.
+        /// The attempt that produced it; part of the blob's name.
         attempt: u32,
-        /// From when on it is gone; `None` for one that stays as long as its record.
+        /// Expiry time; `None` if the answer stays as long as its record.
         expires_at: Option<Timestamp>,
     },
-    /// With an answer that is gone.
+    /// With an answer that has expired.
     Expired,
     /// With an error.
     Failed(Failure),
-    /// By its user's wish.
+    /// Canceled by its user.
     CanceledByUser,
 }
 
-/// What a store let go of.
+/// Records or answers that a store removed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Removed {
-    /// Tasks, or answers of tasks.
+    /// Number of removed tasks, or of removed answers.
     pub count: usize,
-    /// Those whose answers are blobs, in the order of their ids: nothing names these any more.
+    /// The removed ones whose answers are blobs, in the order of their ids. Nothing refers to those
+    /// blobs any more.
     pub blobs: Vec<Lease>,
 }
 
-/// What came of the wish to delete a task.
+/// Result of deleting a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Deletion {
-    /// There is no such task.
+    /// The task does not exist.
     Unknown,
-    /// It waits or runs: it stays.
+    /// The task is waiting or running, and stays.
     Unfinished,
-    /// It is gone.
+    /// The task was deleted.
     Done(Removed),
 }
 
@@ -165,54 +166,54 @@ pub enum Deletion {
 pub struct NamedBlob {
     /// The task.
     pub task: TaskId,
-    /// The attempt that gave it, of an answer; `None` for a body.
+    /// The attempt that produced the answer; `None` for a body.
     pub attempt: Option<u32>,
-    /// Bytes.
+    /// Size, in bytes.
     pub size: u64,
-    /// Their SHA-256.
+    /// SHA-256 of the bytes.
     pub sha256: [u8; 32],
 }
 
-/// How much is stored.
+/// Statistics of the stored tasks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Waiting tasks.
     pub waiting: u64,
     /// Running tasks.
     pub running: u64,
-    /// Tasks with an answer, or one that expired.
+    /// Completed tasks, including those whose answers expired.
     pub completed: u64,
     /// Canceled and failed tasks.
     pub canceled: u64,
-    /// When the first of them was accepted.
+    /// Acceptance time of the oldest task.
     pub oldest: Option<Timestamp>,
 }
 
-/// A task, as readers see it.
+/// A task as readers see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
     /// Its id.
     pub id: TaskId,
-    /// The account on whose behalf it was made.
+    /// The account that made the request.
     pub caller: AccountId,
     /// The account that owns the service.
     pub owner: AccountId,
     /// The service's name.
     pub service: String,
-    /// Where it stands.
+    /// Its state.
     pub status: Status,
-    /// When it was accepted.
+    /// Time of acceptance.
     pub created_at: Timestamp,
-    /// When it reached its final state; never before `created_at`.
+    /// Time of the final state; never before `created_at`.
     pub completed_at: Option<Timestamp>,
-    /// How often it was claimed.
+    /// Number of claims.
     pub attempt: u32,
-    /// How it ended: set when the state is final, and only then.
+    /// The outcome; set exactly when the state is final.
     pub outcome: Option<Outcome>,
 }
 
 impl NewTask {
-    /// Bytes that it takes until it ends.
+    /// Returns the bytes that the request counts towards the account's quota until the task ends.
     pub fn bytes(&self) -> u64 {
         let texts = [&self.config, &self.data_type].into_iter().flatten();
         self.body.size() + texts.map(|text| text.len() as u64).sum::<u64>()
@@ -220,7 +221,7 @@ impl NewTask {
 }
 
 impl Outcome {
-    /// Bytes that a task takes which ended so.
+    /// Returns the bytes that this outcome counts towards the account's quota.
     pub fn bytes(&self) -> u64 {
         match self {
             Self::Answer { content, .. } => content.size(),
@@ -231,7 +232,7 @@ impl Outcome {
 }
 
 impl Status {
-    /// As the API spells it.
+    /// Returns the name of the state in the API.
     pub fn name(self) -> &'static str {
         match self {
             Self::Queued => "QUEUED",
@@ -241,18 +242,18 @@ impl Status {
         }
     }
 
-    /// Whether nothing comes after it.
+    /// Returns whether the state is final.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Completed | Self::Canceled)
     }
 }
 
 impl Content {
-    /// The longest text that is always kept in the record, and for as long as it, in characters (the
-    /// specification's limit).
+    /// Maximum length, in characters, of a text that is always kept in the record and as long as
+    /// the record (the specification's limit).
     pub const INLINE: usize = 150;
 
-    /// Bytes.
+    /// Returns the size, in bytes.
     pub fn size(&self) -> u64 {
         match self {
             Self::Inline(bytes) => bytes.len() as u64,
@@ -260,7 +261,7 @@ impl Content {
         }
     }
 
-    /// Whether an answer of this content expires before its record is deleted.
+    /// Returns whether an answer with this content expires before its record is deleted.
     pub fn expires(&self) -> bool {
         match self {
             Self::Inline(bytes) => !Self::fits_inline(bytes),
@@ -268,7 +269,8 @@ impl Content {
         }
     }
 
-    /// Whether these bytes belong into the record. What is no UTF-8 counts by its bytes.
+    /// Returns whether these bytes fit into the record. Invalid UTF-8 is counted in bytes instead
+    /// of characters.
     pub fn fits_inline(bytes: &[u8]) -> bool {
         bytes.len() <= Self::INLINE
             || bytes.len() <= 4 * Self::INLINE

@@ -1,4 +1,4 @@
-//! The seam between the protocol of tasks and what keeps them.
+//! The interface of task stores, independent of the database behind it.
 
 use std::sync::Arc;
 
@@ -12,51 +12,51 @@ use super::{Answered, TaskId, Turns};
 use crate::account::AccountId;
 use crate::database::{DatabaseError, Timestamp};
 
-/// Why a request is not accepted.
+/// Reasons to reject a new task.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum EnqueueError {
-    /// The account has as many waiting tasks as it may have.
-    #[error("the account has {limit} waiting tasks, as many as it may have")]
+    /// The account has reached its limit of waiting tasks.
+    #[error("the account has reached its limit of {limit} waiting tasks")]
     TooManyWaiting {
         /// The limit.
         limit: u32,
     },
-    /// The account makes more requests than it may.
-    #[error("the account may make {limit} requests per second")]
+    /// The account exceeds its request rate.
+    #[error("the account's limit of {limit} requests per second is exceeded")]
     RateExceeded {
         /// The limit.
         limit: u32,
-        /// After how many milliseconds one will be accepted.
+        /// Milliseconds until the next request is accepted.
         retry_after: u64,
     },
-    /// The account does not exist or is blocked.
+    /// The account is missing or blocked.
     #[error("the account is blocked")]
     Blocked,
-    /// As many of the account's tasks are kept as it may have.
+    /// The account has reached its limit of stored tasks.
     #[error(
-        "the account has {limit} stored tasks, as many as it may have; delete some (DELETE \
+        "the account has reached its limit of {limit} stored tasks; delete some (DELETE \
          …/async/task/ID), or wait until finished ones are deleted"
     )]
     TooManyStored {
         /// The limit.
         limit: u64,
     },
-    /// What is kept of the account's tasks would take more than it may.
+    /// The account's stored data would exceed its limit.
     #[error(
-        "the account has stored {held} bytes, and this request has {size}: more than the {limit} that \
-         it may have; delete tasks or datasets (DELETE …/async/task/ID), or wait until finished ones are deleted"
+        "the account's limit of {limit} stored bytes is exceeded: {held} bytes are stored, and this request has \
+         {size}; delete tasks or datasets (DELETE …/async/task/ID), or wait until finished ones are deleted"
     )]
     TooManyBytes {
-        /// What is stored.
+        /// Bytes already stored.
         held: u64,
-        /// What the request would add.
+        /// Bytes of the request.
         size: u64,
         /// The limit.
         limit: u64,
     },
-    /// The account's requests took as much CPU time today as they may.
+    /// The account's requests have used up their CPU time of today.
     #[error(
-        "the account's requests took {limit} CPU seconds today, as many as they may \
+        "the account has used its daily limit of {limit} CPU seconds \
          (`limits.cpu_seconds_per_day`); the next day begins at 0:00 UTC"
     )]
     CpuUsed {
@@ -65,32 +65,33 @@ pub enum EnqueueError {
         /// Seconds until the next day.
         retry_after: u64,
     },
-    /// The idempotency key was used for another request.
-    #[error("the Idempotency-Key was used for another request")]
+    /// The idempotency key belongs to another request.
+    #[error("the Idempotency-Key was already used for a different request")]
     Conflict,
     /// The store failed.
     #[error(transparent)]
     Database(#[from] DatabaseError),
 }
 
-/// Something that whoever waits for a task wants to know.
+/// A change of a task's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
     /// The task.
     pub task: TaskId,
-    /// Its state now.
+    /// Its new state.
     pub status: Status,
 }
 
-/// Keeps tasks. Every method is one move of the protocol, atomic and durable when it returns. Time, ids,
-/// limits and turns are arguments: a store reads no accounts, and tests own the clock.
+/// A store of tasks. Every method is one atomic operation that is durable when it returns. Time,
+/// ids, limits and turns are arguments: a store reads no accounts, and tests control the clock.
 #[async_trait::async_trait]
 pub trait TaskStore: Send + Sync {
-    /// The greatest id of a task that is stored: those of new tasks must be greater.
+    /// Returns the greatest id of a stored task. Ids of new tasks must be greater.
     async fn last_id(&self) -> Result<Option<TaskId>, DatabaseError>;
 
-    /// Accepts a task, if its caller's limit allows it: its waiting tasks, what it has stored, then its
-    /// rate, all counted in the same transaction. For a repeated idempotency key the first task's id.
+    /// Accepts a task if its caller's limits allow it. It checks the number of waiting tasks, the
+    /// stored data and then the rate, all in the same transaction. For a repeated idempotency key
+    /// it returns the first task's id.
     async fn enqueue(
         &self,
         task: NewTask,
@@ -98,9 +99,9 @@ pub trait TaskStore: Send + Sync {
         now: Timestamp,
     ) -> Result<TaskId, EnqueueError>;
 
-    /// Whether a task of the account would be accepted now, as far as its waiting tasks tell: a body that
-    /// would be sent in vain need not be sent. One with a known idempotency key is not refused for them.
-    /// Changes nothing; [`TaskStore::enqueue`] decides.
+    /// Checks early, before a body is sent in vain, whether the account's waiting tasks leave room
+    /// for one more. A request with a known idempotency key always passes. This changes nothing;
+    /// [`TaskStore::enqueue`] decides.
     async fn foresee(
         &self,
         account: AccountId,
@@ -108,8 +109,8 @@ pub trait TaskStore: Send + Sync {
         key: Option<&str>,
     ) -> Result<(), EnqueueError>;
 
-    /// Counts a request in the account's rate: a synchronous predict, or one that will make a task and is
-    /// then not counted again ([`Limit::counted`]).
+    /// Counts a request in the account's rate: a synchronous predict, or a request that will create
+    /// a task. The latter is then not counted again ([`Limit::counted`]).
     async fn admit(
         &self,
         account: AccountId,
@@ -118,9 +119,11 @@ pub trait TaskStore: Send + Sync {
     ) -> Result<(), EnqueueError>;
 
     /// Claims up to `max` waiting tasks, and more for accounts that run less than their share
-    /// ([`Limits::share`]): accounts take turns (the one served longest ago first, of
-    /// several the one with the least number), each account's tasks in the order they came, none beyond
-    /// its running limit. Counts the attempt. The turns are as before the first of these claims.
+    /// ([`Limits::share`]).
+    ///
+    /// Accounts take turns: the one served longest ago comes first, of several the one with the
+    /// least number. The tasks of an account are claimed in the order of arrival, up to its running
+    /// limit. A claim counts as an attempt. `turns` is the state before the first of these claims.
     async fn claim(
         &self,
         max: usize,
@@ -129,15 +132,16 @@ pub trait TaskStore: Send + Sync {
         lease_until: Timestamp,
     ) -> Result<Vec<Claimed>, DatabaseError>;
 
-    /// Prolongs leases. Gives back those that are lost.
+    /// Extends leases. Returns the ones that are lost.
     async fn heartbeat(
         &self,
         held: &[Lease],
         lease_until: Timestamp,
     ) -> Result<Vec<Lease>, DatabaseError>;
 
-    /// Stores the answer; `false` if the lease was lost, and then nothing changed. It expires at
-    /// `expires_at` if it is one that does ([`Content::expires`](super::Content::expires)).
+    /// Stores the answer. Returns `false` and changes nothing if the lease was lost. The answer
+    /// expires at `expires_at` if its content is one that expires
+    /// ([`Content::expires`](super::Content::expires)).
     async fn complete(
         &self,
         lease: Lease,
@@ -146,7 +150,7 @@ pub trait TaskStore: Send + Sync {
         expires_at: Timestamp,
     ) -> Result<bool, DatabaseError>;
 
-    /// Ends a task with an error; `false` if the lease was lost.
+    /// Ends a task with an error. Returns `false` if the lease was lost.
     async fn fail(
         &self,
         lease: Lease,
@@ -154,9 +158,10 @@ pub trait TaskStore: Send + Sync {
         now: Timestamp,
     ) -> Result<bool, DatabaseError>;
 
-    /// Puts a running task back to its place in the queue. `crashed`: its worker died, which is counted,
-    /// and the `attempts`-th time (or if the service wants no retry) the task is canceled with
-    /// [`Failure::crashed`]. `false` if the lease was lost.
+    /// Returns a running task to its place in the queue. Returns `false` if the lease was lost.
+    ///
+    /// `crashed` means that its worker process crashed, which is counted. After `attempts` crashes,
+    /// or if the service wants no retry, the task is canceled with [`Failure::crashed`].
     async fn release(
         &self,
         lease: Lease,
@@ -165,16 +170,18 @@ pub trait TaskStore: Send + Sync {
         now: Timestamp,
     ) -> Result<bool, DatabaseError>;
 
-    /// Cancels a task for its user; a final state stays as it is. `None` if there is no such task.
+    /// Cancels a task for its user; a final state stays as it is. Returns `None` if the task does
+    /// not exist.
     async fn cancel(&self, task: TaskId, now: Timestamp) -> Result<Option<Task>, DatabaseError>;
 
-    /// Reads a task.
+    /// Returns a task.
     async fn get(&self, task: TaskId) -> Result<Option<Task>, DatabaseError>;
 
-    /// How many of its account's waiting tasks come before a task, and `None` if it does not wait.
+    /// Returns how many waiting tasks of its account come before a task; `None` if it is not
+    /// waiting.
     async fn place(&self, task: TaskId) -> Result<Option<u64>, DatabaseError>;
 
-    /// An account's tasks, the newest first: at most `max`, older than `before`, in this state.
+    /// Lists an account's tasks, newest first: at most `max`, older than `before`, in this state.
     async fn list(
         &self,
         caller: AccountId,
@@ -183,51 +190,50 @@ pub trait TaskStore: Send + Sync {
         max: usize,
     ) -> Result<Vec<Task>, DatabaseError>;
 
-    /// Treats every running task as [`TaskStore::release`] with `crashed` does: for a store that only
-    /// one process uses, when that process starts. Gives how many there were.
+    /// Treats every running task like [`TaskStore::release`] with `crashed`. It is called when the
+    /// only process that uses the store starts. Returns their number.
     async fn recover(&self, attempts: u32, now: Timestamp) -> Result<u64, DatabaseError>;
 
-    /// The same for running tasks whose lease ended.
+    /// Does the same for running tasks whose lease has expired.
     async fn reap(&self, attempts: u32, now: Timestamp) -> Result<u64, DatabaseError>;
 
-    /// Marks up to `max` answers as gone whose time has come, the oldest first. The caller deletes
-    /// their blobs.
+    /// Marks up to `max` expired answers as gone, oldest first. The caller deletes their blobs.
     async fn sweep(&self, now: Timestamp, max: usize) -> Result<Removed, DatabaseError>;
 
-    /// Deletes a task that has ended. The caller deletes its blob.
+    /// Deletes a finished task. The caller deletes its blob.
     async fn delete(&self, task: TaskId) -> Result<Deletion, DatabaseError>;
 
-    /// Deletes up to `max` tasks that ended at a moment or before it, the first to end first. The
-    /// caller deletes their blobs.
+    /// Deletes up to `max` tasks that ended at or before a time, in the order in which they ended.
+    /// The caller deletes their blobs.
     async fn purge(&self, ended_by: Timestamp, max: usize) -> Result<Removed, DatabaseError>;
 
-    /// The blobs that tasks need, one for a task, in the order of their tasks: at most `max`, of tasks
-    /// after this one.
+    /// Lists the blobs that tasks need: at most one per task, in the order of tasks, at most `max`,
+    /// of tasks after this one.
     async fn blobs(
         &self,
         after: Option<TaskId>,
         max: usize,
     ) -> Result<Vec<NamedBlob>, DatabaseError>;
 
-    /// Bytes that an account's tasks take.
+    /// Returns the bytes that an account's tasks use.
     async fn stored(&self, account: AccountId) -> Result<u64, DatabaseError>;
 
-    /// How much is stored.
+    /// Returns statistics of the stored tasks.
     async fn statistics(&self) -> Result<Statistics, DatabaseError>;
 
-    /// Whether what is accepted now would be kept: a write that changes nothing is made durable. An error
-    /// also if damage was met since the store was opened.
+    /// Checks that new data would be stored durably, with a durable write that changes nothing.
+    /// Fails also if damage was detected since the store was opened.
     async fn health(&self) -> Result<(), DatabaseError>;
 
-    /// Reads all that is stored and looks for damage, beside everything else that goes on.
+    /// Checks all stored data for damage, concurrently with other operations.
     async fn check(&self) -> Result<(), DatabaseError>;
 
-    /// Waiting and running tasks of all accounts.
+    /// Returns the numbers of waiting and running tasks of all accounts.
     async fn load(&self) -> Result<(u64, u64), DatabaseError>;
 
-    /// Changes whenever there may be something to claim.
+    /// Returns a channel that changes whenever a task may be claimable.
     fn wakeups(&self) -> watch::Receiver<u64>;
 
-    /// Tasks that reached a final state.
+    /// Returns a channel of tasks that reached a final state.
     fn events(&self) -> broadcast::Receiver<Event>;
 }

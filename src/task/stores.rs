@@ -1,4 +1,4 @@
-//! The stores of one database, whatever its kind.
+//! Opens a database of any supported kind and hands out its stores.
 
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use crate::database::sqlite::Sqlite;
 use crate::database::{DatabaseError, DatabaseUrl, Space};
 use crate::train::{SqliteTraining, TrainingStore};
 
-/// A database that is open and up to date, and hands out its stores.
+/// An open, migrated database that hands out its stores.
 #[derive(Debug)]
 pub struct Stores {
     opened: Opened,
 }
 
-/// One kind of database for each of [`DatabaseUrl`]'s.
+/// One variant for each variant of [`DatabaseUrl`].
 #[derive(Debug)]
 enum Opened {
     Sqlite(Sqlite),
 }
 
 impl Stores {
-    /// Opens a database, which is made if it is not there, and brings its schema up to date.
+    /// Opens a database, creating it if it is missing, and migrates its schema.
     #[expect(
         clippy::unused_async,
-        reason = "a database that is asked over a network waits here"
+        reason = "a networked database would await here"
     )]
     pub async fn open(url: &DatabaseUrl) -> Result<Self, DatabaseError> {
         let opened = match url {
@@ -34,10 +34,10 @@ impl Stores {
         Ok(Self { opened })
     }
 
-    /// Accounts and what belongs to them.
+    /// Returns the store of accounts and their data.
     #[expect(
         clippy::unused_async,
-        reason = "a database that is asked over a network waits here"
+        reason = "a networked database would await here"
     )]
     pub async fn accounts(&self) -> Result<Arc<dyn AccountStore>, DatabaseError> {
         match &self.opened {
@@ -45,10 +45,10 @@ impl Stores {
         }
     }
 
-    /// Copies everything as it is at one moment, into a database that is not there. Nobody waits for it.
+    /// Copies a consistent snapshot into a new database. Requests are not blocked meanwhile.
     #[expect(
         clippy::unused_async,
-        reason = "a database that is asked over a network waits here"
+        reason = "a networked database would await here"
     )]
     pub async fn copy(&self, into: &DatabaseUrl) -> Result<(), DatabaseError> {
         match (&self.opened, into) {
@@ -56,10 +56,10 @@ impl Stores {
         }
     }
 
-    /// What it takes on the disk.
+    /// Returns the disk space that the database uses.
     #[expect(
         clippy::unused_async,
-        reason = "a database that is asked over a network waits here"
+        reason = "a networked database would await here"
     )]
     pub async fn space(&self) -> Result<Space, DatabaseError> {
         match &self.opened {
@@ -67,10 +67,10 @@ impl Stores {
         }
     }
 
-    /// Tasks. Only one process may run them; others may remove what has ended.
+    /// Returns the store of tasks. Only one process may run tasks; others may remove finished ones.
     #[expect(
         clippy::unused_async,
-        reason = "a database that is asked over a network waits here"
+        reason = "a networked database would await here"
     )]
     pub async fn tasks(&self) -> Result<Arc<dyn TaskStore>, DatabaseError> {
         match &self.opened {
@@ -78,10 +78,11 @@ impl Stores {
         }
     }
 
-    /// Datasets' records, derived services, training jobs. Only one process may run those.
+    /// Returns the store of dataset records, derived services and training jobs. Only one process
+    /// may run jobs.
     #[expect(
         clippy::unused_async,
-        reason = "a database that is asked over a network waits here"
+        reason = "a networked database would await here"
     )]
     pub async fn training(&self) -> Result<Arc<dyn TrainingStore>, DatabaseError> {
         match &self.opened {

@@ -1,10 +1,10 @@
-//! Whose turn it is: accounts are served in the order in which they were served last.
+//! Fair order of accounts: the account that was served longest ago is served next.
 
 use std::collections::HashMap;
 
 use crate::account::AccountId;
 
-/// When each account was served last, counted in claims. A process remembers it; no store does.
+/// The last claim of each account, as a running count of claims. It lives in memory only.
 #[derive(Debug, Clone, Default)]
 pub struct Turns {
     served: HashMap<AccountId, u64>,
@@ -12,17 +12,18 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// When an account was served last: the least goes first, and 0 is never.
+    /// Returns the number of the account's last claim; 0 if it was never served. The account with
+    /// the least number is next.
     pub fn last(&self, account: AccountId) -> u64 {
         self.served.get(&account).copied().unwrap_or(0)
     }
 
-    /// How many claims there were.
+    /// Returns the number of claims so far.
     pub fn claims(&self) -> u64 {
         self.claims
     }
 
-    /// A task of an account was claimed.
+    /// Records that a task of the account was claimed.
     pub fn served(&mut self, account: AccountId) {
         self.claims += 1;
         self.served.insert(account, self.claims);

@@ -1,8 +1,8 @@
-//! A request's body on its way to the blob store, piece by piece as it arrives.
+//! Streams a request body into the blob store, piece by piece as it arrives.
 //!
-//! Invariant: of a body that is uploaded no more than one piece is in memory; nothing is stored under
-//! the task's id before all of it is on disk. An upload that is dropped leaves nothing behind, unless
-//! the process dies with it: then [`Blobs::sweep_unfinished`] finds what is left.
+//! Invariant: at most one piece of a body is in memory. The blob appears under its name only when
+//! all of it is on disk. Dropping an upload removes its partial file; after a crash
+//! [`Blobs::sweep_unfinished`] removes it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use sha2::{Digest, Sha256};
 use super::blobs::{body_name, chain};
 use super::{BlobError, Blobs, Content, TaskId};
 
-/// How much of a body is written at once, in bytes.
+/// Size of one write, in bytes.
 const PIECE: usize = Upload::MEMORY;
 
-/// A body that is being stored.
+/// A blob that is being uploaded.
 pub struct Upload {
     parts: Box<dyn MultipartUpload>,
     piece: BytesMut,
@@ -28,12 +28,12 @@ pub struct Upload {
 }
 
 impl Blobs {
-    /// Starts to store a request's body whose size is not known.
+    /// Starts to store a request body of unknown size.
     pub async fn upload_body(&self, task: TaskId) -> Result<Upload, BlobError> {
         self.upload(&body_name(task)).await
     }
 
-    /// Starts to store what has this name.
+    /// Starts to store a blob under this name.
     pub(super) async fn upload(&self, name: &Name) -> Result<Upload, BlobError> {
         let parts = self.store.put_multipart(name).await;
         Ok(Upload {
@@ -44,8 +44,8 @@ impl Blobs {
         })
     }
 
-    /// Removes what a process that died left of its uploads, once it is older than any that still runs.
-    /// Lists of the store do not have such files.
+    /// Removes partial files of crashed processes that are older than any upload in progress. The
+    /// object store hides such files from its listings.
     pub fn sweep_unfinished(directory: &Path, age: Duration) {
         let folders = |path: &Path| {
             let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
@@ -60,17 +60,17 @@ impl Blobs {
             if modified.is_ok_and(|at| at.elapsed().is_ok_and(|old| old >= age))
                 && let Err(error) = std::fs::remove_file(&file)
             {
-                tracing::warn!(%error, path = %file.display(), "what is left of an upload stays");
+                tracing::warn!(%error, path = %file.display(), "a partial upload cannot be removed");
             }
         }
     }
 }
 
 impl Upload {
-    /// Memory of an upload, in bytes.
+    /// Memory that an upload uses, in bytes.
     pub const MEMORY: usize = 256 << 10;
 
-    /// Adds bytes.
+    /// Appends bytes.
     pub async fn push(&mut self, mut bytes: Bytes) -> Result<(), BlobError> {
         self.hash.update(&bytes);
         self.size += bytes.len() as u64;
@@ -88,7 +88,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Waits until all of it is on disk.
+    /// Finishes the upload: waits until the whole blob is on disk.
     pub async fn finish(mut self) -> Result<Content, BlobError> {
         if !self.piece.is_empty() {
             self.write().await?;
@@ -103,13 +103,14 @@ impl Upload {
 
     async fn write(&mut self) -> Result<(), BlobError> {
         let piece = PutPayload::from(self.piece.split().freeze());
-        // One after the other: what is under way is in memory.
+        // Pieces are written one after the other, because pieces in flight occupy memory.
         let written = self.parts.put_part(piece).await;
         written.map_err(|error| BlobError::Storage(chain(&error)))
     }
 }
 
-/// Whether the store made this file for an upload: its name ends with `#` and a number.
+/// Returns whether the object store created this file for an upload: its name ends with `#` and a
+/// number.
 fn is_unfinished(file: &Path) -> bool {
     let name = file.file_name().and_then(|name| name.to_str());
     let number = name.and_then(|name| name.rsplit_once('#'));

@@ -1,6 +1,6 @@
-//! Who waits for the end of a task.
+//! Wakes requests that wait for the end of a task.
 //!
-//! Invariant: the end of a task wakes those who wait for it and nobody else, however many wait.
+//! Invariant: the end of a task wakes its own waiters only, however many there are.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 
 use super::{Event, TaskId, TaskStore};
 
-/// Everybody who waits for the end of a task.
+/// All waiters, and the background task that wakes them.
 #[derive(Debug)]
 pub struct Waiters {
     waiting: Arc<Waiting>,
@@ -28,7 +28,7 @@ pub struct Waiter {
     end: Arc<Notify>,
 }
 
-/// The waiters by their task.
+/// The waiters by task.
 #[derive(Debug, Default)]
 struct Waiting(Mutex<HashMap<TaskId, Ends>>);
 
@@ -40,7 +40,7 @@ struct Ends {
 }
 
 impl Waiters {
-    /// Follows the ends of a store's tasks. Must be called on a tokio runtime.
+    /// Starts to follow the events of a store. Must be called on a tokio runtime.
     pub fn start(store: &dyn TaskStore) -> Self {
         let waiting = Arc::<Waiting>::default();
         let follower = tokio::spawn(follow(store.events(), Arc::clone(&waiting)));
@@ -50,7 +50,7 @@ impl Waiters {
         }
     }
 
-    /// Starts waiting for a task.
+    /// Registers a waiter for a task.
     pub fn wait_for(&self, task: TaskId) -> Waiter {
         let mut all = self.waiting.all();
         let ends = all.entry(task).or_default();
@@ -70,7 +70,8 @@ impl Drop for Waiters {
 }
 
 impl Waiter {
-    /// Resolves when the task ends after this call, or may have ended.
+    /// Resolves when the task ends after this call. It may also resolve early, so the caller must
+    /// check the state.
     pub fn end(&self) -> Notified<'_> {
         self.end.notified()
     }
@@ -102,7 +103,7 @@ async fn follow(mut events: Receiver<Event>, waiting: Arc<Waiting>) {
                     ends.end.notify_waiters();
                 }
             }
-            // Some ends were missed: every waiter looks at its task.
+            // Some events were missed: wake every waiter, so that each checks its task.
             Err(RecvError::Lagged(_)) => {
                 for ends in waiting.all().values() {
                     ends.end.notify_waiters();
@@ -159,7 +160,7 @@ mod tests {
         }
         (&mut first_end).await;
         assert!(is_over(second_end.as_mut()) && !is_over(other_end.as_mut()));
-        // Far too many at once: everybody looks.
+        // Overflow the event channel: everybody checks.
         for _ in 0..20 {
             let task = task(9);
             events.send(Event { task, status }).expect("it is followed");

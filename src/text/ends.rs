@@ -1,13 +1,14 @@
-//! Tokens that end an answer: the union of all who name some.
+//! The tokens that end an answer, collected from the model, its configuration, its tokenizer and
+//! its chat template.
 //!
-//! Invariant: many packages name only the base model's end; a chat would then never stop. So no source
-//! overrules another.
+//! Invariant: the result is the union of all sources; no source overrides another. Many packages
+//! name only the base model's end token, and with that alone a chat would never stop.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-/// Marks by which templates end a turn.
+/// Special tokens with which templates end a turn.
 const TURN_ENDS: [&str; 10] = [
     "<|im_end|>",
     "<|eot_id|>",
@@ -21,15 +22,15 @@ const TURN_ENDS: [&str; 10] = [
     "<|endoftext|>",
 ];
 
-/// What only ends a message of several, where channels are.
+/// Ends a single message in templates with channels (Harmony); elsewhere it ends the turn.
 const ENDS_A_MESSAGE: &str = "<|end|>";
 
-/// A set of tokens that end an answer.
+/// The set of tokens that end an answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ends(BTreeSet<u32>);
 
 impl Ends {
-    /// Those that a program's constant methods tell.
+    /// Adds the end tokens from a program's constant methods.
     #[must_use]
     pub fn of_program(mut self, ids: &[i64]) -> Self {
         self.0
@@ -37,7 +38,7 @@ impl Ends {
         self
     }
 
-    /// Those of `eos_token_id` in a `generation_config.json`: one or several.
+    /// Adds `eos_token_id` of a `generation_config.json`, which is one id or a list.
     #[must_use]
     pub fn of_generation_config(mut self, config: &Map<String, Value>) -> Self {
         let ids = match config.get("eos_token_id") {
@@ -50,14 +51,14 @@ impl Ends {
         self
     }
 
-    /// That of the tokenizer's settings.
+    /// Adds the end token of the tokenizer's settings.
     #[must_use]
     pub fn of_tokenizer(mut self, eos: Option<u32>) -> Self {
         self.0.extend(eos);
         self
     }
 
-    /// Those by which a template ends turns, where they are tokens.
+    /// Adds the special tokens that end turns in a template, if the tokenizer has them.
     #[must_use]
     pub fn of_template(mut self, template: &str, id_of: &dyn Fn(&str) -> Option<u32>) -> Self {
         let has_channels = template.contains("<|channel|>");
@@ -68,12 +69,12 @@ impl Ends {
         self
     }
 
-    /// Whether a token ends the answer.
+    /// Returns whether `token` ends the answer.
     pub fn has(&self, token: u32) -> bool {
         self.0.contains(&token)
     }
 
-    /// All of them, in order.
+    /// Returns all end tokens, in ascending order.
     pub fn ids(&self) -> Vec<u32> {
         self.0.iter().copied().collect()
     }

@@ -1,8 +1,10 @@
-//! Text with a model: from the characters of a caller to the ids of a model, and back to what a reader is
-//! given.
+//! Text generation and embedding: tokenizers, chat templates, decoders, sampling, and parsing of
+//! answers.
 //!
-//! Invariant: what a client or a package says is read in bounds and ends in an answer or an error that
-//! names it, whatever it says. Knows no service, no HTTP and no terminal.
+//! The modules turn a caller's text into a model's token ids, and the model's tokens back into
+//! text, reasoning and tool calls. Invariant: input from clients and packages is untrusted. It is
+//! read within size limits and ends in an answer or in an error that names the fault. These modules
+//! do not depend on services, HTTP or a terminal.
 
 pub mod answer;
 pub mod chat;

@@ -1,4 +1,5 @@
-//! The process that reads bytes of others: which work a job is for.
+//! The worker process that parses untrusted files and renders templates: dispatches each job to its
+//! handler.
 
 use std::io;
 
@@ -7,7 +8,7 @@ use super::tokenizer::{self, EncodingWork};
 use crate::runtime::parsers::{self, Answer, Task};
 use crate::runtime::picture;
 
-/// Does jobs for the parent at the other end of standard input until it is gone.
+/// Serves jobs of the parent process, read from standard input, until the input is closed.
 pub fn serve() -> io::Result<()> {
     let mut rendering = Rendering::default();
     let mut encoding = EncodingWork::default();

@@ -1,44 +1,45 @@
-//! Stop strings: text ends before the first of them, wherever tokens begin and end.
+//! Stop strings: an answer ends before the first one, even when it spans several tokens.
 //!
-//! Invariant: what is given out is the same however the text came in pieces; no character of it is
-//! taken back. Each byte is looked at once for each stop string.
+//! Invariant: the output is the same however the text is split into pieces. Returned text is never
+//! withdrawn. Each byte is compared once per stop string.
 
 use serde_json::Value;
 use thiserror::Error;
 
 use super::value::kind;
 
-/// Most stop strings.
+/// Maximum number of stop strings in a request.
 pub const MOST_STOPS: usize = 16;
 
-/// Longest stop string, in bytes.
+/// Maximum length of a stop string, in bytes.
 pub const LONGEST_STOP: usize = 1024;
 
-/// A list of stop strings that cannot be.
+/// An invalid list of stop strings.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{field}` must be {expected}, not {found}")]
 pub struct StopError {
-    /// `stop`, or an item of it.
+    /// The field: `stop`, or an item of it.
     pub field: String,
-    /// What it must be.
+    /// The expected value.
     pub expected: String,
-    /// What it is.
+    /// The value in the request.
     pub found: String,
 }
 
-/// Strings that end a text, and are no part of it.
+/// The strings that end an answer. The answer does not include them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StopStrings(Vec<Stop>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Stop {
     text: Box<[u8]>,
-    /// For each length of a beginning that matched: the longest shorter one that still does.
+    /// For each length of a matched prefix, the length of the longest shorter prefix that still
+    /// matches.
     shorter: Box<[usize]>,
 }
 
 impl StopStrings {
-    /// Of the field `stop` of a request: a string, a list of strings, or nothing.
+    /// Reads the field `stop` of a request: a string, a list of strings, or nothing.
     pub fn read(stop: Option<&Value>) -> Result<Self, StopError> {
         let expected = "a string or a list of strings";
         match stop {
@@ -67,7 +68,7 @@ impl StopStrings {
         for (field, text) in texts {
             let text = text.as_ref();
             if text.is_empty() {
-                return Err(wrong(field, "one character or more", "an empty string"));
+                return Err(wrong(field, "at least one character", "an empty string"));
             }
             if text.len() > LONGEST_STOP {
                 let expected = format!("at most {LONGEST_STOP} bytes");
@@ -78,7 +79,7 @@ impl StopStrings {
         Ok(Self(stops))
     }
 
-    /// Looks for them in a text that is about to come.
+    /// Begins a scan of a new text.
     pub fn scan(&self) -> StopScan {
         StopScan {
             matched: vec![0; self.0.len()],
@@ -114,7 +115,8 @@ impl Stop {
         Self { text, shorter }
     }
 
-    /// How much of its beginning matches with one more byte, where so much did before.
+    /// Returns the length of the prefix that matches after one more byte, given the length before
+    /// it.
     fn step(&self, mut matched: usize, byte: u8) -> usize {
         while matched > 0 && self.text.get(matched) != Some(&byte) {
             matched = self.shorter[matched];
@@ -127,20 +129,21 @@ impl Stop {
     }
 }
 
-/// A text that comes in pieces, watched for stop strings.
+/// A scan for stop strings in a text that comes in pieces.
 #[derive(Debug, Clone)]
 pub struct StopScan {
     stops: Vec<Stop>,
-    /// For each: how much of its beginning the text ends with.
+    /// For each stop string, the length of its prefix that the text ends with.
     matched: Vec<usize>,
-    /// The end of the text that may be the beginning of one.
+    /// The end of the text, kept back while it may be the beginning of a stop string.
     held: String,
     stopped: bool,
 }
 
 impl StopScan {
-    /// Takes the next piece, gives what is certain to be before any stop string. Of those that end
-    /// first, the longest one counts. What comes after one is dropped.
+    /// Takes the next piece and returns the text that certainly comes before any stop string. Among
+    /// stop strings that end at the same byte, the longest counts. Text after a stop string is
+    /// dropped.
     pub fn push(&mut self, piece: &str) -> String {
         if self.stopped {
             return String::new();
@@ -169,12 +172,12 @@ impl StopScan {
         std::mem::replace(&mut self.held, rest)
     }
 
-    /// Whether a stop string came.
+    /// Returns whether a stop string occurred.
     pub fn stopped(&self) -> bool {
         self.stopped
     }
 
-    /// The text is over: what was held back.
+    /// Ends the text and returns the part that was kept back.
     pub fn finish(&mut self) -> String {
         std::mem::take(&mut self.held)
     }
@@ -187,7 +190,7 @@ mod tests {
 
     use super::*;
 
-    /// The text before the stop string that ends first, by looking at every place.
+    /// Returns the text before the stop string that ends first, by trying every position.
     fn naive<'t>(text: &'t str, stops: &[String]) -> &'t str {
         for end in 1..=text.len() {
             let ended = stops

@@ -1,8 +1,8 @@
-//! What a JSON value is, in words.
+//! Names of JSON types for error messages.
 
 use serde_json::Value;
 
-/// The kind of a value, for an error that names it.
+/// Returns the name of the value's JSON type.
 pub(super) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

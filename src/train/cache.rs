@@ -1,8 +1,9 @@
-//! Vectors by what they were made of: what a model embedded once is not embedded again.
+//! On-disk cache of embedding vectors, keyed by content, so that a model embeds the same content
+//! only once.
 //!
-//! A file for each model, in which records follow one another: the key (SHA-256 of the content), the vector
-//! (little-endian binary32), the first eight bytes of the SHA-256 of both. Invariant: a record whose checksum is
-//! wrong, and what is behind it, is as if it were not there.
+//! Each model has one file. Its records consist of the key (SHA-256 of the content), the vector
+//! (little-endian binary32) and the first eight bytes of the SHA-256 of both. Invariant: a record
+//! with a wrong checksum is ignored, and so are all records behind it.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -20,38 +21,39 @@ const HEADER: u64 = 12;
 const KEY: usize = 32;
 const SUM: usize = 8;
 
-/// Longest vector that is kept, in numbers.
+/// Maximum length of a cached vector, in numbers.
 const WIDEST: usize = 1 << 16;
 
-/// Where vectors are kept.
+/// Location and size limit of the cache.
 #[derive(Debug, Clone)]
 pub struct CacheDirectory {
     /// The directory.
     pub path: PathBuf,
-    /// Bytes that all files may have together.
+    /// Maximum total size of all files, in bytes.
     pub bytes: u64,
 }
 
-/// What a vector was made of.
+/// Hash of the content that a vector was computed from.
 pub(super) type Key = [u8; KEY];
 
-/// The vectors of one model.
+/// The cached vectors of one model.
 #[derive(Debug)]
 pub(super) struct Cache {
     file: File,
     width: Option<usize>,
-    /// Where each key's vector is.
+    /// File offset of each key's record.
     places: HashMap<Key, u64>,
     end: u64,
     most: u64,
 }
 
-/// The key of a text or a picture.
+/// Returns the key of a text or a picture.
 pub(super) fn key(content: &str) -> Key {
     Sha256::digest(content.as_bytes()).into()
 }
 
-/// The name of a model's file: it changes when a file of the model does, or the way it is used.
+/// Returns the file name for a model. The name depends on the model's files and on how the model is
+/// used.
 pub(super) fn name(encoder: &EncoderFiles, holds: Holds, truncate: bool) -> String {
     let mut hash = Sha256::new();
     let mut add = |text: String| {
@@ -75,8 +77,8 @@ pub(super) fn name(encoder: &EncoderFiles, holds: Holds, truncate: bool) -> Stri
 }
 
 impl CacheDirectory {
-    /// The vectors in the file of this name; `None` if another training has them. Older files go where there is
-    /// not enough room.
+    /// Opens the file of this name; `None` if another training has it open. The oldest files are
+    /// removed if the cache is full.
     pub(super) fn open(&self, name: &str) -> io::Result<Option<Cache>> {
         let path = self.path.join(name);
         fs::create_dir_all(path.parent().unwrap_or(&self.path))?;
@@ -89,7 +91,7 @@ impl CacheDirectory {
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        // The file that was used last goes last.
+        // The modification time orders eviction: the file used last is removed last.
         file.set_modified(SystemTime::now())?;
         Cache::read(file, self.bytes).map(Some)
     }
@@ -146,7 +148,7 @@ impl Cache {
         Ok(cache)
     }
 
-    /// The vector of a key, if it is there.
+    /// Returns the vector of a key, if it is cached.
     pub(super) fn get(&mut self, key: &Key) -> Option<Vec<f32>> {
         let (place, width) = (*self.places.get(key)?, self.width?);
         let mut record = vec![0; record_size(width)];
@@ -160,7 +162,7 @@ impl Cache {
         Some(numbers.map(number).collect())
     }
 
-    /// Keeps vectors, as far as there is room.
+    /// Appends vectors, as far as there is room.
     pub(super) fn put(&mut self, vectors: &[(Key, Vec<f32>)]) -> io::Result<()> {
         let mut bytes = Vec::new();
         let mut places = Vec::new();

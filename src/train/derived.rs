@@ -1,4 +1,5 @@
-//! Services that were derived from others, as requests look for them: from memory.
+//! In-memory table of derived services, which are services that were created by training on another
+//! service.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ pub struct DerivedServices {
 }
 
 impl DerivedServices {
-    /// Those of a store.
+    /// Loads the table from a store.
     pub async fn read(store: &dyn TrainingStore) -> Result<Self, DatabaseError> {
         let all = store.derived().await?.into_iter();
         let all = all.map(|it| (it.is.service, Arc::new(it))).collect();
@@ -26,7 +27,7 @@ impl DerivedServices {
         })
     }
 
-    /// One more.
+    /// Adds a derived service.
     pub fn add(&self, derived: &Arc<Derived>) {
         self.by_number.rcu(|known| {
             let mut all = HashMap::clone(known);
@@ -35,17 +36,17 @@ impl DerivedServices {
         });
     }
 
-    /// The derived service of a number.
+    /// Returns the derived service with this number.
     pub fn get(&self, service: i64) -> Option<Arc<Derived>> {
         self.by_number.load().get(&service).cloned()
     }
 
-    /// All of them, in no order.
+    /// Returns all derived services in arbitrary order.
     pub fn all(&self) -> Vec<Arc<Derived>> {
         self.by_number.load().values().cloned().collect()
     }
 
-    /// The accounts that have any.
+    /// Returns the accounts that own derived services.
     pub fn owners(&self) -> Vec<(AccountId, String)> {
         let all = self.all().into_iter();
         let mut owners: Vec<_> = all
@@ -56,7 +57,7 @@ impl DerivedServices {
         owners
     }
 
-    /// Whether a service's owner wants it hidden.
+    /// Returns whether the service's owner hides it.
     pub fn is_hidden(&self, owner_name: &str, name: &str) -> bool {
         let all = self.by_number.load();
         let mut all = all.values();

@@ -1,12 +1,12 @@
-//! Checksums as names.
+//! Names derived from checksums.
 
 use std::fmt::Write as _;
 
-/// The first bytes of a checksum, in hexadecimal.
+/// Formats the first bytes of a checksum in hexadecimal.
 pub(super) fn name_of(sum: &[u8], bytes: usize) -> String {
     let mut name = String::new();
     for byte in sum.iter().take(bytes) {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(name, "{byte:02x}");
     }
     name

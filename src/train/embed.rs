@@ -1,4 +1,4 @@
-//! The vectors of a dataset's rows: read, embedded in batches, kept for another time.
+//! Computes the embedding vectors of a dataset's rows in batches and caches them on disk.
 
 use std::io::Read;
 
@@ -13,21 +13,21 @@ use crate::account::AccountId;
 use crate::service::{CallError, Device, EncoderFiles, Refusal};
 use crate::text::embedding::{Given, MAX_TEXTS_BYTES};
 
-/// Rows of a batch, and the bytes from which on it is full.
+/// Maximum number of rows in a batch, and the size in bytes at which a batch is full.
 const BATCH: usize = 64;
 const BATCH_BYTES: usize = MAX_TEXTS_BYTES / 4;
 
-/// Batches on their way: while one runs the next is made ready.
+/// Number of batches in flight: the next one is prepared while one runs.
 const AHEAD: usize = 2;
 
-/// How long is waited before what could not be taken is asked again, and how often.
+/// Delay before a request is retried because the queue was full, and the maximum number of retries.
 const AGAIN: std::time::Duration = std::time::Duration::from_millis(250);
 const TIMES: u32 = 240;
 
-/// A dataset's bytes.
+/// Reader of a dataset's bytes.
 pub type Source = Box<dyn Read + Send>;
 
-/// What embeds.
+/// Parameters of the embedding of a dataset.
 pub(super) struct Embedding<'a> {
     pub(super) device: &'a Device,
     pub(super) caller: AccountId,
@@ -36,23 +36,23 @@ pub(super) struct Embedding<'a> {
     pub(super) options: &'a FitOptions,
     pub(super) cache: Option<&'a CacheDirectory>,
     pub(super) bounds: Bounds,
-    /// How many rows there are.
+    /// Number of rows.
     pub(super) rows: u64,
-    /// Bytes that all vectors may take.
+    /// Maximum memory of all vectors, in bytes.
     pub(super) memory: u64,
 }
 
 /// The vectors of all rows.
 #[derive(Debug)]
 pub(super) struct Embedded {
-    /// Rows × width numbers.
+    /// `rows × width` numbers.
     pub(super) vectors: Vec<f32>,
     pub(super) width: usize,
     /// The label of each row.
     pub(super) labels: Vec<String>,
 }
 
-/// Rows, with the vectors that are known of them.
+/// Rows with the vectors that are already cached.
 struct Batch {
     rows: Vec<Row>,
     keys: Vec<Key>,
@@ -60,7 +60,7 @@ struct Batch {
 }
 
 impl Embedding<'_> {
-    /// Embeds all rows; `done` is told how many of how many.
+    /// Embeds all rows. `done` receives the number of embedded rows and the total.
     pub(super) async fn run(
         &self,
         source: Source,
@@ -91,19 +91,21 @@ impl Embedding<'_> {
             }
         }
         if embedded.labels.len() as u64 != self.rows {
-            let message = "the dataset changed while it was trained on";
+            let message = "the dataset changed during the training";
             return Err(TrainError::Dataset(message.to_owned()));
         }
         Ok(embedded)
     }
 
-    /// Vectors of another time; a fault of theirs costs time and nothing else.
+    /// Opens the cache of earlier vectors. An error is only logged, because the cache merely saves
+    /// time.
     fn open_cache(&self) -> Option<Cache> {
         let name = cache::name(self.encoder, self.holds, self.options.truncate);
-        // Of each account its own: they count among what it has stored, and no other sees what it trained on.
+        // Each account has its own cache. Its size counts towards the account's stored data, and no
+        // other account can learn from it.
         let name = format!("{}/{name}", self.caller.0);
         self.cache?.open(&name).unwrap_or_else(|error| {
-            tracing::warn!(%error, "vectors that were kept cannot be read");
+            tracing::warn!(%error, "cannot read cached vectors");
             None
         })
     }
@@ -124,8 +126,8 @@ impl Embedding<'_> {
             if vector.is_empty() || vector.len() != embedded.width {
                 let (width, line) = (vector.len(), row.line);
                 return Err(TrainError::Dataset(format!(
-                    "line {line}: the model gave {width} numbers, and {} for the rows before; only models \
-                     whose vectors have one length can be trained on",
+                    "line {line}: the model returned {width} numbers, but {} for the rows before; training needs a model \
+                     whose vectors all have the same length",
                     embedded.width
                 )));
             }
@@ -136,14 +138,14 @@ impl Embedding<'_> {
         if let Some(kept) = cache {
             fresh.retain(|(key, _)| kept.get(key).is_none());
             if let Err(error) = kept.put(&fresh) {
-                tracing::warn!(%error, "vectors are not kept");
+                tracing::warn!(%error, "cannot cache vectors");
                 *cache = None;
             }
         }
         Ok(())
     }
 
-    /// Vectors stand twice in memory while some of the rows are picked.
+    /// Checks the memory limit. Vectors are in memory twice while rows are selected from them.
     fn require_room(&self, width: usize) -> Result<(), TrainError> {
         let needed = self.rows.saturating_mul(width as u64).saturating_mul(8);
         if needed <= self.memory {
@@ -238,12 +240,12 @@ impl Embedding<'_> {
     }
 }
 
-/// Waits for room where a request could not be taken for want of it.
+/// Retries requests that were rejected because the queue was full.
 #[derive(Default)]
 struct Patience(u32);
 
 impl Patience {
-    /// Whether to ask again, after a while.
+    /// Waits and returns `true` if the request should be retried.
     async fn again(&mut self, error: &CallError) -> bool {
         let is_full = matches!(error, CallError::QueueFull { .. });
         if !is_full || self.0 == TIMES {
@@ -255,7 +257,7 @@ impl Patience {
     }
 }
 
-/// The place of the text that a refusal is about.
+/// Returns the index of the text that a refusal refers to.
 fn text_of(refusal: &Refusal) -> Option<usize> {
     let place = refusal.place.as_deref()?.strip_prefix("$.texts[")?;
     place.strip_suffix(']')?.parse().ok()
@@ -269,20 +271,20 @@ fn of_row(line: Option<u64>, refusal: &Refusal) -> TrainError {
     })
 }
 
-/// Batches as they are read, on a thread that may wait.
+/// Reads batches on a blocking thread.
 fn read(source: Source, bounds: Bounds) -> mpsc::Receiver<Result<Vec<Row>, TrainError>> {
     let (sender, receiver) = mpsc::channel(AHEAD);
     tokio::task::spawn_blocking(move || {
         let wrong = |error: RowError| {
             TrainError::Dataset(match error {
                 RowError::Row(fault) | RowError::End(fault) => fault.to_string(),
-                RowError::Read(error) => format!("the dataset cannot be read: {error}"),
+                RowError::Read(error) => format!("cannot read the dataset: {error}"),
             })
         };
         let rows = match Rows::new(source, bounds) {
             Ok(rows) => rows,
             Err(error) => {
-                // Nobody may be waiting any more.
+                // The receiver may be gone.
                 let _ = sender.blocking_send(Err(wrong(error)));
                 return;
             }
@@ -314,7 +316,7 @@ fn read(source: Source, bounds: Bounds) -> mpsc::Receiver<Result<Vec<Row>, Train
     receiver
 }
 
-/// A batch with what is known of it.
+/// Creates a batch and fills in the cached vectors.
 fn known(rows: Vec<Row>, cache: &mut Option<Cache>) -> Batch {
     let keys: Vec<Key> = rows.iter().map(|row| cache::key(&row.content)).collect();
     let vectors = keys

@@ -1,40 +1,40 @@
-//! Why a training has no result.
+//! Errors of a training.
 
 use super::classifier::FitError;
 use super::package::PackageError;
 use crate::service::CallError;
 
-/// Why there is no result.
+/// Errors of a training.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
-    /// The dataset, or a row of it, cannot be trained on.
+    /// The dataset or one of its rows is unsuitable for training.
     #[error("{0}")]
     Dataset(String),
-    /// The vectors take too much memory.
+    /// The vectors would need too much memory.
     #[error(
-        "{rows} vectors of {width} numbers take {needed} bytes, and {limit} may be taken; leave rows out, or \
-         have the server's operator set `training.memory_bytes` higher"
+        "{rows} vectors of {width} numbers need {needed} bytes, more than the limit of {limit}; remove rows, or \
+         ask the server's operator to raise `training.memory_bytes`"
     )]
     Memory {
-        /// Rows.
+        /// Number of rows.
         rows: u64,
-        /// Numbers of a vector.
+        /// Numbers per vector.
         width: usize,
-        /// Bytes needed.
+        /// Required bytes.
         needed: u64,
-        /// Bytes that may be taken.
+        /// Maximum bytes.
         limit: u64,
     },
-    /// The model did not embed.
-    #[error("the model did not embed: {0}")]
+    /// The model failed to embed.
+    #[error("the model failed to embed: {0}")]
     Model(CallError),
-    /// No classifier was found.
+    /// Fitting the classifier failed.
     #[error(transparent)]
     Fit(#[from] FitError),
-    /// The package could not be written.
-    #[error("the package could not be written: {0}")]
+    /// Writing the package failed.
+    #[error("cannot write the package: {0}")]
     Package(#[from] PackageError),
-    /// Something else.
+    /// Any other error.
     #[error("{0}")]
     Other(String),
 }

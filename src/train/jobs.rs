@@ -1,8 +1,8 @@
-//! Training jobs: taken in the order in which they came, run one at a time unless more are allowed, and served
-//! when they are done.
+//! Scheduler of training jobs: runs waiting jobs in the order of their arrival, one at a time by
+//! default, and serves the results.
 //!
-//! Invariant: a job whose state is `SUCCESS` is served; one that ran when the server ended runs again from its
-//! start, and nothing of its former run shows.
+//! Invariant: a job in the state `SUCCESS` is being served. A job that was running when the server
+//! stopped restarts from the beginning, and nothing of its interrupted run is visible.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -27,19 +27,19 @@ use crate::account::AccountId;
 use crate::database::{DatabaseError, Timestamp, make_directory};
 use crate::service::{CallError, Catalog, Device, PackageDirectory, Service, relative};
 
-/// How often the store is asked whether a job waits, though nobody said so.
+/// Interval between checks for waiting jobs when no wakeup arrives.
 const POLL: Duration = Duration::from_secs(5);
 
-/// How often is noted how far a job is.
+/// Interval between updates of a job's stored progress.
 const NOTE: Duration = Duration::from_millis(500);
 
-/// How long a package may take from its place to being served.
+/// Maximum time from publishing a package until it is served.
 const SERVED: Duration = Duration::from_mins(2);
 
-/// How often a training begins anew whose model was replaced meanwhile.
+/// Maximum number of attempts of a training whose base model is replaced meanwhile.
 const TIMES: u32 = 3;
 
-/// Where packages are made before they have their place.
+/// Directory of packages in progress.
 const MAKING: &str = "making";
 
 /// Finds a service by its owner and its name or number.
@@ -52,29 +52,29 @@ pub type OpenDataset = Box<
         + Sync,
 >;
 
-/// What jobs are run with.
+/// Dependencies and settings of the training jobs.
 pub struct JobsOptions {
-    /// Where they are kept.
+    /// The store of jobs.
     pub store: Arc<dyn TrainingStore>,
-    /// Services that were derived.
+    /// Table of derived services.
     pub derived: Arc<DerivedServices>,
     /// Finds services.
     pub find: FindService,
     /// Opens datasets.
     pub open: OpenDataset,
-    /// Where the results are served.
+    /// The catalog that serves the results.
     pub catalog: Arc<Catalog>,
-    /// Where the results are kept: a directory for each account, by its number.
+    /// Directory of the results, with a subdirectory per account, named by its number.
     pub directory: PathBuf,
-    /// Where vectors are kept.
+    /// The cache of embedding vectors.
     pub cache: CacheDirectory,
-    /// What datasets may have.
+    /// Limits on datasets.
     pub bounds: Bounds,
-    /// Bytes that the vectors of a dataset may take.
+    /// Maximum memory of a dataset's vectors, in bytes.
     pub memory: u64,
-    /// Jobs that may run at the same time.
+    /// Maximum number of jobs running at the same time.
     pub running: usize,
-    /// How often a job is begun that the server's end cuts off.
+    /// Maximum number of attempts of a job that server stops interrupt.
     pub attempts: u32,
 }
 
@@ -88,11 +88,11 @@ struct Shared {
     options: JobsOptions,
     wake: Notify,
     stop: watch::Sender<bool>,
-    /// How each job that runs is told that its user canceled it.
+    /// Cancellation signals of the running jobs.
     running: Mutex<HashMap<JobId, Arc<Notify>>>,
 }
 
-/// How a run of a job ended.
+/// How the run of a job ended.
 enum End {
     Done(Result<String, String>),
     Canceled,
@@ -100,12 +100,12 @@ enum End {
     Stopped,
 }
 
-/// The directory of an account's results.
+/// Returns the directory of an account's results.
 pub fn directory_of(all: &Path, account: AccountId) -> PathBuf {
     all.join(account.0.to_string())
 }
 
-/// The same as one of a catalog's, which is made if it is not there.
+/// Returns the same as a directory of a catalog, creating it if it is missing.
 pub fn package_directory(
     all: &Path,
     owner: AccountId,
@@ -123,7 +123,8 @@ pub fn package_directory(
 }
 
 impl Jobs {
-    /// Has jobs that ran begin anew, and starts to run those that wait. Must be called on a tokio runtime.
+    /// Returns interrupted jobs to the queue and starts to run waiting ones. Must be called on a
+    /// tokio runtime.
     pub async fn start(options: JobsOptions) -> Result<Arc<Self>, DatabaseError> {
         let cut = options
             .store
@@ -132,15 +133,15 @@ impl Jobs {
         if cut > 0 {
             tracing::warn!(
                 jobs = cut,
-                "training jobs were running when the server ended"
+                "recovered training jobs that were running when the server stopped"
             );
         }
         let making = options.directory.join(MAKING);
-        // What a former server was making.
+        // Packages in progress from an earlier server process.
         if making.exists()
             && let Err(error) = std::fs::remove_dir_all(&making)
         {
-            tracing::warn!(%error, path = %making.display(), "what is left of a training stays");
+            tracing::warn!(%error, path = %making.display(), "cannot remove the files of an interrupted training");
         }
         make_directory(&making)?;
         let shared = Arc::new(Shared {
@@ -156,29 +157,29 @@ impl Jobs {
         }))
     }
 
-    /// What keeps them.
+    /// Returns the store of jobs.
     pub fn store(&self) -> &Arc<dyn TrainingStore> {
         &self.shared.options.store
     }
 
-    /// Services that were derived.
+    /// Returns the table of derived services.
     pub fn derived(&self) -> &DerivedServices {
         &self.shared.options.derived
     }
 
-    /// Where the packages and the cached vectors of an account are.
+    /// Returns the directories of an account's packages and of its cached vectors.
     pub fn directories_of(&self, account: AccountId) -> (PathBuf, PathBuf) {
         let options = &self.shared.options;
         let caches = directory_of(&options.cache.path, account);
         (directory_of(&options.directory, account), caches)
     }
 
-    /// What datasets may have.
+    /// Returns the limits on datasets.
     pub fn bounds(&self) -> Bounds {
         self.shared.options.bounds
     }
 
-    /// Has the results of an account be served.
+    /// Adds an account's results to the served catalog.
     pub fn serve_results_of(&self, owner: AccountId, name: &str) -> Result<(), String> {
         let options = &self.shared.options;
         let directory = package_directory(&options.directory, owner, name);
@@ -186,12 +187,12 @@ impl Jobs {
         options.catalog.add_directory(directory)
     }
 
-    /// A job was stored.
+    /// Signals that a job was stored.
     pub fn wake(&self) {
         self.shared.wake.notify_one();
     }
 
-    /// Cancels a job that has not ended; gives it as it is then.
+    /// Cancels an unfinished job. Returns the job in its resulting state.
     pub async fn cancel(&self, id: JobId) -> Result<Option<Job>, DatabaseError> {
         let canceled = self.store().cancel_job(id, Timestamp::now()).await?;
         if canceled
@@ -204,7 +205,7 @@ impl Jobs {
         Ok(canceled)
     }
 
-    /// Has running jobs wait for the next start.
+    /// Stops the scheduler. Running jobs return to the queue for the next start.
     pub async fn stop(&self) {
         self.shared.stop.send_replace(true);
         let worker = self
@@ -215,7 +216,7 @@ impl Jobs {
         if let Some(worker) = worker
             && let Err(error) = worker.await
         {
-            tracing::error!(%error, "ending the training jobs failed");
+            tracing::error!(%error, "stopping the training jobs failed");
         }
     }
 }
@@ -232,7 +233,7 @@ impl Shared {
     }
 }
 
-/// Takes jobs until it is told to stop.
+/// Claims and runs jobs until the scheduler is stopped.
 async fn work(shared: Arc<Shared>) {
     let mut stop = shared.stop.subscribe();
     let mut running = JoinSet::new();
@@ -244,7 +245,7 @@ async fn work(shared: Arc<Shared>) {
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    tracing::error!(%error, "training jobs cannot be looked for");
+                    tracing::error!(%error, "cannot claim training jobs");
                     break;
                 }
             }
@@ -259,7 +260,7 @@ async fn work(shared: Arc<Shared>) {
     while running.join_next().await.is_some() {}
 }
 
-/// Runs a job to one of its ends.
+/// Runs a job until it is done, canceled or interrupted.
 async fn run(shared: Arc<Shared>, job: Job) {
     let canceled = Arc::new(Notify::new());
     shared.running().insert(job.id, Arc::clone(&canceled));
@@ -284,12 +285,12 @@ async fn run(shared: Arc<Shared>, job: Job) {
         End::Stopped => store.put_back(job.id, job.attempt).await,
     };
     if let Err(error) = stored {
-        // It runs as far as the store knows: the next start takes it up.
-        tracing::error!(job = number, %error, "the end of a training job could not be stored");
+        // The store still considers the job running, so the next start recovers it.
+        tracing::error!(job = number, %error, "cannot store the outcome of a training job");
     }
 }
 
-/// Stores the end of a job, again and again for a while if it can't be.
+/// Stores the outcome of a job, with retries for about 20 seconds.
 async fn store_end(
     store: &dyn TrainingStore,
     job: &Job,
@@ -300,7 +301,7 @@ async fn store_end(
         let stored = store.end_job(job.id, job.attempt, end.clone(), Timestamp::now());
         match stored.await {
             Err(error) if pause < Duration::from_secs(20) => {
-                tracing::warn!(%error, "the end of a training job is stored again");
+                tracing::warn!(%error, "cannot store the outcome of a training job; retrying");
                 tokio::time::sleep(pause).await;
                 pause *= 2;
             }
@@ -321,7 +322,7 @@ async fn ended(shared: &Shared, job: &Job, canceled: &Notify) -> End {
     }
 }
 
-/// The error as clients read it: without the server's directories.
+/// Removes the server's directories from an error that clients will read.
 fn without_paths(shared: &Shared, job: &Job, error: String) -> String {
     let own = shared.options.directory.join(MAKING);
     let error = relative(error, &own);
@@ -332,7 +333,7 @@ fn without_paths(shared: &Shared, job: &Job, error: String) -> String {
     }
 }
 
-/// Notes how far a job is; ends if it does not run any more.
+/// Stores the progress of a job. Returns when the job is no longer running.
 async fn note(shared: &Shared, job: &Job, progress: &Progress) {
     let mut noted = 0;
     loop {
@@ -342,26 +343,26 @@ async fn note(shared: &Shared, job: &Job, progress: &Progress) {
         match store.progress(job.id, job.attempt, now.max(noted)).await {
             Ok(true) => noted = now,
             Ok(false) => return,
-            Err(error) => tracing::warn!(%error, "how far a training is cannot be noted"),
+            Err(error) => tracing::warn!(%error, "cannot store the progress of a training job"),
         }
     }
 }
 
-/// Trains, puts the result in its place, and waits until it is served. The error is for the user.
+/// Trains, publishes the package and waits until it is served. The error is for the user.
 async fn trained(shared: &Shared, job: &Job, progress: &Progress) -> Result<String, String> {
     let options = &shared.options;
     let dataset = options.store.dataset(job.is.dataset).await;
     let dataset = dataset.map_err(|error| error.to_string())?;
-    let dataset = dataset.ok_or_else(|| format!("there is no dataset {}", job.is.dataset.0))?;
+    let dataset = dataset.ok_or_else(|| format!("unknown dataset {}", job.is.dataset.0))?;
     let derived = options.derived.get(job.is.service);
-    let derived = derived.ok_or("the service is not derived from another")?;
+    let derived = derived.ok_or("the service is not a derived service")?;
     let fit = FitOptions::read_text(&job.is.config).map_err(|refusal| refusal.message)?;
     let aside = options.directory.join(MAKING).join(job.id.0.to_string());
     let mut times = 0;
     let name = model_token(&derived.is.name);
     let trained = loop {
         let device = base(shared, &derived)?;
-        // Of an attempt before.
+        // Files of an earlier attempt.
         let _ = std::fs::remove_dir_all(&aside);
         let source = (options.open)(dataset.clone()).await?;
         let training = Training {
@@ -382,7 +383,7 @@ async fn trained(shared: &Shared, job: &Job, progress: &Progress) -> Result<Stri
             Err(TrainError::Model(CallError::Stopped)) if times < TIMES => {
                 tracing::info!(
                     job = job.id.0,
-                    "its model was replaced; training begins anew"
+                    "the base model was replaced; restarting the training"
                 );
             }
             Err(error) => return Err(error.to_string()),
@@ -391,20 +392,20 @@ async fn trained(shared: &Shared, job: &Job, progress: &Progress) -> Result<Stri
     serve(shared, &derived, trained).await
 }
 
-/// The model that a service is derived from.
+/// Returns the base model of a derived service.
 fn base(shared: &Shared, derived: &Derived) -> Result<Arc<Device>, String> {
     let of = &derived.is;
     let shown = format!("{}/{}", of.base_owner_name, of.base_name);
     let found = (shared.options.find)(of.base_owner, &of.base.to_string());
-    let found = found.ok_or_else(|| format!("`{shown}` is not served any more"))?;
+    let found = found.ok_or_else(|| format!("`{shown}` is no longer served"))?;
     if found.owner != of.owner && !found.settings.public {
-        return Err(format!("`{shown}` is not public any more"));
+        return Err(format!("`{shown}` is no longer public"));
     }
     let device = found.device().cloned();
-    device.ok_or_else(|| format!("`{shown}` has no model here to train on"))
+    device.ok_or_else(|| format!("`{shown}` has no local model to train on"))
 }
 
-/// Puts a package in its place and waits until requests reach it.
+/// Publishes a package and waits until requests reach it.
 async fn serve(shared: &Shared, derived: &Derived, trained: Trained) -> Result<String, String> {
     let options = &shared.options;
     let of = &derived.is;
@@ -416,7 +417,7 @@ async fn serve(shared: &Shared, derived: &Derived, trained: Trained) -> Result<S
     let (published, shown) = (place.clone(), place.display().to_string());
     let put = tokio::task::spawn_blocking(move || trained.publish(&published));
     let put = put.await.map_err(|error| error.to_string())?;
-    put.map_err(|error| format!("the package could not be put in its place: {error}"))?;
+    put.map_err(|error| format!("cannot publish the package: {error}"))?;
     options.catalog.look_again();
     let is_new = || {
         let now = find().filter(|now| now.device().is_some());
@@ -429,7 +430,7 @@ async fn serve(shared: &Shared, derived: &Derived, trained: Trained) -> Result<S
     let served = async {
         while !is_new() {
             if changes.changed().await.is_err() {
-                return Err("the server stops".to_owned());
+                return Err("the server is stopping".to_owned());
             }
         }
         Ok(())

@@ -1,7 +1,12 @@
-//! Training: datasets in, a classifier on a model's embeddings out, as a package.
+//! Training: fits a classifier on a model's embeddings of a dataset and writes the result as a
+//! package.
 //!
-//! Invariant: the same dataset, config and model give the same package; a job that was taken is on disk and
-//! reaches one final state once. Knows nothing of HTTP, and of blobs only that a dataset can be opened.
+//! The gateway creates training jobs in the [`TrainingStore`]; [`Jobs`] runs them and serves the
+//! resulting packages.
+//!
+//! Invariant: the same dataset, config and model produce the same package. An accepted job is on
+//! disk and reaches exactly one final state. This module knows nothing of HTTP, and of blobs only
+//! that a dataset can be opened.
 
 mod cache;
 pub mod classifier;

@@ -1,6 +1,6 @@
-//! A training configuration: how the classifier is fitted.
+//! Training configuration: options for fitting the classifier.
 //!
-//! Invariant: what was read is within its bounds; a key that is not known is refused.
+//! Invariant: a parsed configuration is within its bounds; unknown keys are rejected.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use crate::service::Refusal;
 use crate::source::suggest;
 
-/// Where configs stand in the places of refusals.
+/// JSON path of a config in refusals.
 const PLACE: &str = "$.config";
 
-/// The keys.
+/// The known keys.
 const KEYS: [&str; 9] = [
     "l2",
     "max_iterations",
@@ -25,32 +25,33 @@ const KEYS: [&str; 9] = [
     "precision",
 ];
 
-/// Bounds of `l2`: beyond them no weight can be told from another.
+/// Bounds of `l2`. Above the maximum, weights can no longer be distinguished from one another.
 const L2: (f64, f64) = (0.0, 1e9);
 
-/// The least number above 0.
+/// The smallest positive number.
 const LEAST: f64 = f64::from_bits(1);
 
-/// Most iterations.
+/// Maximum number of iterations.
 const MOST_ITERATIONS: u64 = 100_000;
 
-/// Greatest seed: what every reader of JSON holds exactly.
+/// Maximum seed: the largest integer that every JSON reader represents exactly.
 const MOST_SEED: u64 = (1 << 53) - 1;
 
-/// How much a row counts, by its label.
+/// Weighting of rows by their label.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum ClassWeights {
-    /// All rows alike.
+    /// All rows have equal weight.
     #[default]
     Equal,
-    /// All labels alike: a row of a label with `n` of `rows` rows counts `rows / (labels · n)`.
+    /// All labels have equal total weight: a row of a label with `n` of `rows` rows has weight
+    /// `rows / (labels · n)`.
     Balanced,
-    /// As given; a label that is not named counts 1.
+    /// Given weights; a label that is not listed has weight 1.
     Given(BTreeMap<String, f64>),
 }
 
 impl ClassWeights {
-    /// As a config writes them.
+    /// Returns the JSON form used in a config.
     pub fn to_json(&self) -> Value {
         match self {
             Self::Equal => json!("equal"),
@@ -60,29 +61,30 @@ impl ClassWeights {
     }
 }
 
-/// How a classifier is fitted.
+/// Options for fitting a classifier.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FitOptions {
-    /// Strength of the penalty on the squares of the weights (`l2`), the intercepts left out: what is
-    /// minimised is the sum of the rows' losses + `l2`/2 · the sum of the squared weights. It is scikit-learn's
-    /// `1/C`, for two labels and for more. `None` chooses it by the rows that are kept from training.
+    /// Strength of the L2 penalty on the weights, without the intercepts (`l2`). The objective is
+    /// the sum of the rows' losses + `l2`/2 · the sum of the squared weights. It equals
+    /// scikit-learn's `1/C`, for two labels and for more. `None` chooses it by validation rows.
     pub l2: Option<f64>,
-    /// Most iterations of L-BFGS (`max_iterations`).
+    /// Maximum number of L-BFGS iterations (`max_iterations`).
     pub max_iterations: u64,
-    /// Ends where no part of the gradient of the mean loss is greater (`tolerance`).
+    /// Stops when no component of the gradient of the mean loss exceeds this (`tolerance`).
     pub tolerance: f64,
-    /// The part of each label's rows that is kept from training, to measure by (`validation_fraction`).
+    /// Fraction of each label's rows that is reserved for validation (`validation_fraction`).
     pub validation_fraction: f64,
-    /// Decides which rows those are (`seed`).
+    /// Random seed for choosing the validation rows (`seed`).
     pub seed: u64,
-    /// How much a row counts (`class_weights`). `None` means all alike where a penalty is given, and chooses between
-    /// all rows and all labels alike together with the penalty.
+    /// Weighting of rows (`class_weights`). `None` means equal weights if a penalty is given.
+    /// Otherwise it chooses between equal rows and balanced labels, together with the penalty.
     pub class_weights: Option<ClassWeights>,
-    /// Cuts texts that are too long for the model rather than to fail (`truncate`).
+    /// Truncates texts that are too long for the model instead of failing (`truncate`).
     pub truncate: bool,
-    /// The backend whose model embeds (`backend`); the one that a request without a config means otherwise.
+    /// Backend of the embedding model (`backend`); by default the one that serves requests without
+    /// a config.
     pub backend: Option<String>,
-    /// Its precision (`precision`), likewise.
+    /// Precision of the embedding model (`precision`), with the same default.
     pub precision: Option<String>,
 }
 
@@ -103,10 +105,10 @@ impl Default for FitOptions {
 }
 
 impl FitOptions {
-    /// Reads a config.
+    /// Parses a config.
     pub fn read(config: &Value) -> Result<Self, Refusal> {
         let Value::Object(members) = config else {
-            return Err(Refusal::at(PLACE, "an object belongs here"));
+            return Err(Refusal::at(PLACE, "expected an object"));
         };
         let mut options = Self::default();
         for (key, value) in members {
@@ -131,15 +133,15 @@ impl FitOptions {
         Ok(options)
     }
 
-    /// Reads a config's text.
+    /// Parses a config from JSON text.
     pub fn read_text(config: &str) -> Result<Self, Refusal> {
         let value = serde_json::from_str(config);
         let value =
-            value.map_err(|error| Refusal::at(PLACE, format!("this is no JSON: {error}")))?;
+            value.map_err(|error| Refusal::at(PLACE, format!("invalid JSON: {error}")))?;
         Self::read(&value)
     }
 
-    /// The config that says all of it.
+    /// Returns the complete config.
     pub fn to_json(&self) -> Value {
         json!({
             "l2": self.l2,
@@ -154,7 +156,7 @@ impl FitOptions {
         })
     }
 
-    /// The predict config by which the model embeds.
+    /// Returns the predict config for the embedding requests.
     pub fn predict_config(&self) -> Value {
         let mut config = json!({});
         if let Some(backend) = &self.backend {
@@ -179,7 +181,7 @@ impl Field<'_> {
         let number = number.filter(|number| (least..=most).contains(number));
         number.ok_or_else(|| {
             let from = if least > 0.0 {
-                "above 0 and up".to_owned()
+                "above 0".to_owned()
             } else {
                 format!("from {least}")
             };
@@ -188,7 +190,7 @@ impl Field<'_> {
     }
 
     fn whole(&self, least: u64, most: u64) -> Result<u64, Refusal> {
-        // `5.0` is a whole number of JSON, too.
+        // `5.0` is a whole number in JSON, too.
         let written = self.value.to_string();
         let number = written.strip_suffix(".0").unwrap_or(&written).parse().ok();
         let number = number.filter(|number| (least..=most).contains(number));
@@ -201,7 +203,7 @@ impl Field<'_> {
     }
 
     fn weights(&self) -> Result<ClassWeights, Refusal> {
-        let expected = "null, \"equal\", \"balanced\", or an object with a number above 0 and up to 1000000 for each \
+        let expected = "null, \"equal\", \"balanced\", or an object with a number above 0 to 1000000 for each \
                         label";
         let weight = |value: &Value| {
             let number = value.as_f64();
@@ -224,7 +226,7 @@ impl Field<'_> {
 
     fn wrong(&self, expected: &str) -> Refusal {
         let shown = crate::service::json::shown(&self.value.to_string());
-        let message = format!("{expected} belongs here, not {shown}");
+        let message = format!("expected {expected}, got {shown}");
         Refusal::at(format!("{PLACE}.{}", self.key), message)
     }
 
@@ -236,7 +238,7 @@ impl Field<'_> {
         let meant = meant.unwrap_or_default();
         Refusal::at(
             PLACE,
-            format!("there is no key {key}{meant}; keys are {known}"),
+            format!("unknown key {key}{meant}; supported keys: {known}"),
         )
     }
 }

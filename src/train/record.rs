@@ -1,65 +1,65 @@
-//! What is kept of training: datasets, fit configs, derived services, jobs.
+//! Types of stored training records: datasets, fit configs, derived services and jobs.
 
 use super::dataset::{Format, Holds, Summary};
 use crate::account::AccountId;
 use crate::database::Timestamp;
 
-/// A dataset's number.
+/// The number of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DatasetId(pub i64);
 
-/// A job's number.
+/// The number of a training job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(pub i64);
 
-/// A dataset to be stored; its content is in the blob store already.
+/// A dataset to store. Its content is already in the blob store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewDataset {
-    /// Whose it is.
+    /// The account that owns it.
     pub account: AccountId,
-    /// Its name; any number may have the same.
+    /// Its name, which need not be unique.
     pub name: String,
-    /// What it is, in its owner's words.
+    /// Free-text description by its owner.
     pub description: String,
-    /// The data type that its owner named.
+    /// The data type that its owner specified.
     pub data_type: String,
-    /// Who may use it, as its owner named it.
+    /// The access mode that its owner specified.
     pub access_mode: String,
-    /// The name of the file that it was uploaded from.
+    /// The name of the uploaded file.
     pub file_name: String,
-    /// How its content is written.
+    /// File format of its content.
     pub format: Format,
-    /// What is in it.
+    /// Summary of its rows.
     pub summary: Summary,
     /// The name of its content in the blob store.
     pub blob: String,
-    /// Bytes of its content.
+    /// Size of its content, in bytes.
     pub size: u64,
-    /// The content's checksum.
+    /// SHA-256 of its content.
     pub sha256: [u8; 32],
 }
 
-/// A dataset.
+/// A stored dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dataset {
     /// Its number.
     pub id: DatasetId,
-    /// What it is.
+    /// Its stored properties.
     pub is: NewDataset,
-    /// When it was stored.
+    /// Time of creation.
     pub created_at: Timestamp,
 }
 
-/// A training configuration to be stored.
+/// A training configuration to store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewFitConfig {
-    /// Its service's number.
+    /// The number of its service.
     pub service: i64,
     /// Its name.
     pub name: String,
-    /// The config, JSON text.
+    /// The config as JSON text.
     pub config: String,
-    /// Whether it is the one to begin with. It takes the place of the default before it.
+    /// Whether this becomes the default config of its service, replacing the previous default.
     pub is_default: bool,
 }
 
@@ -68,71 +68,71 @@ pub struct NewFitConfig {
 pub struct FitConfig {
     /// Its number.
     pub id: i64,
-    /// What it is.
+    /// Its stored properties.
     pub is: NewFitConfig,
-    /// When it was stored.
+    /// Time of creation.
     pub created_at: Timestamp,
 }
 
-/// A service to be derived from another.
+/// A derived service to store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewDerived {
-    /// The lasting number of the new service.
+    /// The permanent number of the new service.
     pub service: i64,
-    /// Whose it is.
+    /// The account that owns it.
     pub owner: AccountId,
-    /// Whose it is, by name.
+    /// The name of that account.
     pub owner_name: String,
     /// Its name.
     pub name: String,
-    /// The account of the service that it is derived from.
+    /// The account that owns the base service.
     pub base_owner: AccountId,
-    /// That account's name.
+    /// The name of that account.
     pub base_owner_name: String,
-    /// That service's lasting number.
+    /// The permanent number of the base service.
     pub base: i64,
-    /// That service's name.
+    /// The name of the base service.
     pub base_name: String,
-    /// Whether its owner wants it hidden: the registry shows it to nobody else.
+    /// Whether its owner hides it: the registry shows it to nobody else.
     pub hidden: bool,
 }
 
-/// A service that was derived from another.
+/// A service that is derived from another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Derived {
-    /// What it is.
+    /// Its stored properties.
     pub is: NewDerived,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
 }
 
-/// A training job's state.
+/// State of a training job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum JobState {
-    /// It waits for its turn.
+    /// Waiting in the queue.
     Waiting,
-    /// It runs.
+    /// Running.
     Running,
-    /// The trained service is ready.
+    /// The trained service is being served.
     Success,
-    /// It failed, and says why.
+    /// Failed; the job contains the error.
     Failed,
-    /// Its user canceled it.
+    /// Canceled by its user.
     Canceled,
 }
 
-/// A training job to be stored.
+/// A training job to store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewJob {
-    /// Whose it is.
+    /// The account that owns it.
     pub account: AccountId,
-    /// The lasting number of the derived service.
+    /// The permanent number of the derived service.
     pub service: i64,
-    /// That service's name.
+    /// The name of that service.
     pub service_name: String,
-    /// What it is trained on.
+    /// The dataset to train on.
     pub dataset: DatasetId,
-    /// The training configuration, JSON text.
+    /// The training configuration as JSON text.
     pub config: String,
 }
 
@@ -141,28 +141,28 @@ pub struct NewJob {
 pub struct Job {
     /// Its number.
     pub id: JobId,
-    /// What it is.
+    /// Its stored properties.
     pub is: NewJob,
     /// Its state.
     pub state: JobState,
-    /// How much of it is done, 0 to 100.
+    /// Progress, 0 to 100.
     pub percentage: u8,
-    /// How often it was begun.
+    /// Number of attempts.
     pub attempt: u32,
-    /// Why it failed.
+    /// The error, if it failed.
     pub error: Option<String>,
-    /// What came of it, JSON text: how well the classifier does.
+    /// Quality metrics of the classifier as JSON text, if it succeeded.
     pub metrics: Option<String>,
-    /// When it was stored.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it was begun last.
+    /// Time of the last start.
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// Time of the end.
     pub ended_at: Option<Timestamp>,
 }
 
 impl JobState {
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 5] = [
         Self::Waiting,
         Self::Running,
@@ -171,7 +171,7 @@ impl JobState {
         Self::Canceled,
     ];
 
-    /// Its name on the wire.
+    /// Returns the name of the state in the API and the database.
     pub fn name(self) -> &'static str {
         match self {
             Self::Waiting => "WAITING",
@@ -182,19 +182,19 @@ impl JobState {
         }
     }
 
-    /// The state of this name.
+    /// Parses the name of a state.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 
-    /// Whether it stays so.
+    /// Returns whether the state is final.
     pub fn is_final(self) -> bool {
         !matches!(self, Self::Waiting | Self::Running)
     }
 }
 
 impl NewDataset {
-    /// What its rows hold.
+    /// Returns the kind of content of its rows.
     pub fn holds(&self) -> Holds {
         self.summary.holds
     }

@@ -1,7 +1,9 @@
-//! One training: a dataset's rows to vectors, vectors to a classifier, both to a package made aside.
+//! Runs one training: embeds a dataset's rows, fits a classifier to the vectors and writes both as
+//! a package.
 //!
-//! Invariant: rows keep their order, whatever order their vectors come in; no more rows are in memory than are
-//! being embedded. Dropping the future ends the work; nothing is in its place before [`Trained::publish`].
+//! Invariant: rows keep their order, even if their vectors arrive in another order. Only rows that
+//! are being embedded are in memory. Dropping the future cancels the work. The package stays in a
+//! temporary directory until [`Trained::publish`].
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,53 +21,53 @@ use super::package::{Made, PackageError, publish};
 use crate::account::AccountId;
 use crate::service::Device;
 
-/// How much of a training embedding is, in percent; fitting is up to [`FITTED`].
+/// Progress, in percent, at the end of the embedding; fitting ends at [`FITTED`].
 const EMBEDDED: u8 = 80;
 const FITTED: u8 = 95;
 
-/// What is trained.
+/// Parameters of a training.
 pub struct Training<'a> {
-    /// The service whose vectors are learned from.
+    /// The service that computes the embeddings.
     pub device: &'a Device,
-    /// Whose requests embeddings are.
+    /// The account on whose behalf embedding requests are made.
     pub caller: AccountId,
-    /// The name of the result: a model token.
+    /// The model token of the resulting package.
     pub name: &'a str,
-    /// What is known of the dataset.
+    /// Summary of the dataset.
     pub summary: &'a Summary,
-    /// What the dataset's rows may be.
+    /// Limits on the dataset.
     pub bounds: Bounds,
-    /// How the classifier is fitted.
+    /// Options for fitting the classifier.
     pub options: &'a FitOptions,
-    /// Where vectors are kept for another time, if they are.
+    /// Cache of embedding vectors, if enabled.
     pub cache: Option<&'a CacheDirectory>,
-    /// Bytes that the vectors of all rows may take.
+    /// Maximum memory of all vectors, in bytes.
     pub memory: u64,
-    /// What is told of how far it is.
+    /// Receives the progress.
     pub progress: &'a Progress,
-    /// Where the package is made: a directory that is not there.
+    /// Directory in which the package is written. It must not exist yet.
     pub aside: PathBuf,
 }
 
-/// How far a training is, in percent.
+/// Progress of a training, in percent.
 #[derive(Debug, Default)]
 pub struct Progress(AtomicU8);
 
-/// A training's result, made aside.
+/// Result of a training, not yet published.
 #[derive(Debug)]
 pub struct Trained {
     made: PathBuf,
-    /// How well it does, as JSON.
+    /// Quality metrics, as JSON.
     pub metrics: Value,
 }
 
 impl Progress {
-    /// The percentage.
+    /// Returns the percentage.
     pub fn percentage(&self) -> u8 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// From one percentage to another, so much of so many.
+    /// Sets the progress to the point between two percentages that corresponds to `done` of `all`.
     pub(super) fn at(&self, from: u8, to: u8, done: u64, all: u64) {
         let part = u64::from(to - from) * done.min(all) / all.max(1);
         let now = from + u8::try_from(part).unwrap_or(0);
@@ -74,7 +76,7 @@ impl Progress {
 }
 
 impl Trained {
-    /// Puts the package in its place.
+    /// Moves the package to its final directory.
     pub fn publish(&self, place: &Path) -> Result<(), PackageError> {
         publish(&self.made, place)
     }
@@ -82,12 +84,12 @@ impl Trained {
 
 impl Drop for Trained {
     fn drop(&mut self) {
-        // It is not there once it was published.
+        // After publishing, the directory no longer exists.
         let _ = std::fs::remove_dir_all(&self.made);
     }
 }
 
-/// Tells a thread to stop when nobody waits for it any more.
+/// Stops the fitting thread when dropped.
 struct Stop(Arc<AtomicBool>);
 
 impl Drop for Stop {
@@ -97,7 +99,7 @@ impl Drop for Stop {
 }
 
 impl Training<'_> {
-    /// Trains on the rows that are read from `source`.
+    /// Trains on the rows read from `source`.
     pub async fn run(self, source: Source) -> Result<Trained, TrainError> {
         let holds = self.summary.holds;
         let config = self.options.predict_config().to_string();
@@ -163,7 +165,7 @@ impl Training<'_> {
     }
 }
 
-/// What is needed to fit, apart from vectors.
+/// Parameters of the fitting thread.
 struct Fitting {
     options: FitOptions,
     labels: Vec<String>,
@@ -171,7 +173,7 @@ struct Fitting {
     progress: Arc<Progress>,
 }
 
-/// A classifier and how well it does.
+/// A classifier with its quality metrics.
 struct Fit {
     classifier: classifier::Classifier,
     metrics: Value,
@@ -185,7 +187,7 @@ impl Fitting {
         };
         let places: Option<Vec<u32>> = embedded.labels.iter().map(place).collect();
         let places = places.ok_or_else(|| {
-            TrainError::Dataset("the dataset changed while it was trained on".to_owned())
+            TrainError::Dataset("the dataset changed during the training".to_owned())
         })?;
         let options = &self.options;
         let count = self.labels.len();
@@ -234,7 +236,8 @@ impl Fitting {
         })
     }
 
-    /// Settles the penalty and the weights: those that are given, or the best on the kept rows.
+    /// Determines the penalty and the class weights: the given ones, or the best on the validation
+    /// rows.
     fn settle(&self, rows: (Examples<'_>, Examples<'_>)) -> Result<Settled, TrainError> {
         let options = &self.options;
         let offered = match (&options.class_weights, options.l2) {
@@ -262,17 +265,17 @@ impl Fitting {
     }
 }
 
-/// How a classifier is to be fitted.
+/// Penalty and class weights for the final fit.
 struct Settled {
     l2: f64,
     class_weights: ClassWeights,
-    /// How much each training row counts.
+    /// Weight of each training row.
     weights: Vec<f64>,
-    /// How many fits were compared to choose both.
+    /// Number of fits that were compared to choose both.
     compared: usize,
 }
 
-/// Some of the rows.
+/// A subset of the rows.
 struct Rows {
     vectors: Vec<f32>,
     labels: Vec<u32>,
@@ -299,8 +302,8 @@ impl Rows {
     }
 }
 
-/// How much each row counts.
-#[expect(clippy::cast_precision_loss, reason = "numbers of rows")]
+/// Returns the weight of each row.
+#[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
 fn weights(wanted: &ClassWeights, labels: &[String], rows: &[u32]) -> Result<Vec<f64>, TrainError> {
     let by_label: Vec<f64> = match wanted {
         ClassWeights::Equal => vec![1.0; labels.len()],

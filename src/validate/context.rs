@@ -1,4 +1,4 @@
-//! The facts about one file that rules look at.
+//! The facts about one config or precision list, collected stage by stage for the rules.
 
 use std::cell::{Cell, OnceCell};
 use std::path::Path;
@@ -21,29 +21,30 @@ use crate::source::json::{Kind, Member};
 use crate::source::pretty::Layout;
 use crate::source::{Document, Editor, JsonPath, PathSet};
 
-/// Most bytes that the fixes of one file may write together.
+/// Maximum total size of the fixes of one file, in bytes of new text.
 const MAX_FIXES: usize = 16 * 1024 * 1024;
-/// Most fixes that one look at a file gives: each costs a walk over an object. Those that are made uncover more.
+/// Maximum number of fixes per check of a file: each costs a walk over an object. Applying them and
+/// checking again gives the next ones.
 const MAX_COUNT: usize = 200;
 
-/// A precision list and whether it may be believed to be complete.
+/// A precision list, with a flag for completeness.
 #[derive(Debug)]
 pub(super) struct Precisions {
     pub(super) list: PrecisionList,
-    /// False for a list that could not be read whole: then no token is called unknown.
+    /// False if the list could not be read completely. Then no precision is reported as unknown.
     pub(super) complete: bool,
 }
 
-/// What a [`Context`] is built of.
+/// The inputs of [`Context::build`].
 pub(super) struct Inputs<'a> {
     pub(super) loaded: &'a Loaded,
     pub(super) is_list: bool,
     pub(super) directory: &'a Path,
-    /// The same from the file system's root.
+    /// The directory as an absolute path.
     pub(super) absolute: &'a Path,
-    /// Names of the model files in it, if a walk listed them.
+    /// Names of the model files in the directory, if a walk listed them.
     pub(super) models: Option<&'a [String]>,
-    /// How many directories `directory` lies below the package root.
+    /// Depth of `directory` below the package root, in directories.
     pub(super) depth: usize,
     pub(super) precisions: &'a Arc<Precisions>,
     pub(super) files: &'a FileCache,
@@ -54,44 +55,44 @@ pub(super) struct Inputs<'a> {
 
 /// The facts about one config or precision list.
 pub(crate) struct Context<'a> {
-    /// Its directory.
+    /// The directory of the file.
     pub(super) directory: &'a Path,
-    /// The same from the file system's root.
+    /// The directory as an absolute path.
     pub(super) absolute: &'a Path,
-    /// Names of the model files in it, if a walk listed them.
+    /// Names of the model files in the directory, if a walk listed them.
     pub(super) models_beside: Option<&'a [String]>,
-    /// How many directories it lies below the package root.
+    /// Depth of the directory below the package root, in directories.
     pub(super) depth: usize,
-    /// Its text and document.
+    /// The text and the parsed document.
     pub(super) loaded: &'a Loaded,
-    /// Whether it is a precision list; otherwise it is a config.
+    /// True for a precision list, false for a config.
     pub(super) is_list: bool,
-    /// The schema's violations that no other rule speaks of.
+    /// Schema violations that no other rule covers.
     pub(super) violations: Vec<Violation>,
     violated: PathSet,
-    /// The config, if the file is one and parsed to an object.
+    /// The config, if the file is a config and its root is an object.
     pub(super) config: Option<Config>,
-    /// The precision list that rules the config.
+    /// The precision list that applies to the config.
     pub(super) precisions: &'a Precisions,
-    /// The files it refers to, in the config's order.
+    /// The files that the config references, in the order of the config.
     pub(super) files: Vec<Referenced>,
-    /// How declared method signatures differ from what model files say.
+    /// Differences between declared method signatures and the models' own.
     pub(super) mismatches: Vec<Mismatch>,
-    /// Whether model files are opened.
+    /// True if model files are opened.
     pub(super) models_opened: bool,
     layout: OnceCell<Layout>,
     fixes_left: Cell<usize>,
-    /// What the project asks beyond the format.
+    /// The project's requirements beyond the format.
     pub(super) demands: Option<&'a Demands>,
     fixes_made: Cell<usize>,
-    /// What [`Self::is_doubtful`] looks into.
+    /// Cache of [`Self::is_doubtful`].
     doubtful: OnceCell<PathSet>,
     /// The model card of the package.
     pub(super) card: Option<&'a Card>,
 }
 
 impl Precisions {
-    /// A list known to be right.
+    /// Wraps a list that is known to be complete.
     pub(super) fn trusted(list: PrecisionList) -> Self {
         Self {
             list,
@@ -99,7 +100,7 @@ impl Precisions {
         }
     }
 
-    /// A list and the tokens of another that it lacks.
+    /// Adds the precisions of `extra` to the list.
     pub(super) fn with(this: &Arc<Self>, extra: &PrecisionList) -> Arc<Self> {
         Arc::new(Self {
             list: this.list.with(extra),
@@ -107,7 +108,8 @@ impl Precisions {
         })
     }
 
-    /// What can be had of a list file; its own check reports what is wrong with it.
+    /// Reads the usable part of a precision list. The check of the list file itself reports its
+    /// problems.
     pub(super) fn read(loaded: &Loaded) -> Self {
         match &loaded.document {
             Ok(document) => {
@@ -124,7 +126,7 @@ impl Precisions {
 }
 
 impl<'a> Context<'a> {
-    /// Collects the facts, stage by stage.
+    /// Collects the facts stage by stage.
     pub(super) fn build(inputs: &Inputs<'a>) -> Self {
         let Inputs {
             loaded, is_list, ..
@@ -169,57 +171,58 @@ impl<'a> Context<'a> {
         context
     }
 
-    /// Whether nobody knows which value is meant at a path: the key of it, or of something around it, is repeated with
-    /// another value.
+    /// Returns whether the value at `path` is ambiguous: its key, or the key of an enclosing value,
+    /// is repeated with a different value.
     pub(super) fn is_doubtful(&self, path: &JsonPath) -> bool {
         let find = || self.document().map(doubtful::paths).unwrap_or_default();
         self.doubtful.get_or_init(find).covers(path)
     }
 
-    /// The parsed document.
+    /// Returns the parsed document.
     pub(super) fn document(&self) -> Option<&'a Document> {
         self.loaded.document.as_ref().ok()
     }
 
-    /// Why there is no document.
+    /// Returns the reason why the document could not be loaded.
     pub(super) fn fault(&self) -> Option<&'a LoadFault> {
         self.loaded.document.as_ref().err()
     }
 
-    /// The config's variants; none if there is no config.
+    /// Returns the variants of the config; empty without a config.
     pub(super) fn variants(&self) -> &[Variant] {
         self.config.as_ref().map_or(&[], |config| &config.variants)
     }
 
-    /// The files of the variant with this index.
+    /// Returns the files of the variant with this index.
     pub(super) fn files_of(&self, variant: usize) -> impl Iterator<Item = &Referenced> {
         references::files_of(&self.files, variant).iter()
     }
 
-    /// The models that could be read, with their references.
+    /// Returns the models that were read, with their references.
     pub(super) fn models(&self) -> impl Iterator<Item = (&Referenced, &ModelInfo)> {
         let files = self.files.iter();
         files.filter_map(|file| Some((file, file.model_info()?)))
     }
 
-    /// The references to the model file at `path`.
+    /// Returns the references to the model file at `path`.
     pub(super) fn models_at(&self, path: &Path) -> impl Iterator<Item = &Referenced> {
         let models = self.files.iter().filter(|file| file.is_model);
         models.filter(move |file| file.facts.as_ref().is_ok_and(|facts| facts.path == path))
     }
 
-    /// Whether the schema stage reports something at `path` or below.
+    /// Returns whether the schema is violated at `path` or below.
     pub(super) fn is_violated(&self, path: &JsonPath) -> bool {
         self.violated.reaches_into(path)
     }
 
-    /// The same for the root's member of this key.
+    /// Like [`Self::is_violated`], for the root's member with this key.
     pub(super) fn is_violated_at(&self, key: &str) -> bool {
         !self.violations.is_empty() && self.is_violated(&JsonPath::root().key(key))
     }
 
-    /// Whether the config names all files of a variant: by one of `file` and `components`, each with a text, under
-    /// keys that are known and stand once. Only then do the files say anything of the variant as a whole.
+    /// Returns whether the config names all files of a variant: either `file` or `components`, with
+    /// string values, under known keys that occur once. Otherwise the files do not represent the
+    /// variant as a whole.
     pub(super) fn is_whole(&self, variant: &Variant) -> bool {
         let node = self.document().and_then(|it| it.node(&variant.path));
         let Some(node) = node.filter(|_| variant.has_file != variant.has_components) else {
@@ -248,13 +251,14 @@ impl<'a> Context<'a> {
             && !self.is_violated(&variant.path.key(key))
     }
 
-    /// The variant that a path leads to, or into.
+    /// Returns the variant at `path`, or the one that contains `path`.
     pub(super) fn variant_at(&self, path: &JsonPath) -> Option<&Variant> {
         let mut variants = self.variants().iter();
         variants.find(|variant| path.is_within(&variant.path))
     }
 
-    /// The number at `path` as it is written: a number's value is the nearest that fits.
+    /// Returns the text of the number at `path`. The parsed value is only the nearest representable
+    /// one.
     pub(super) fn written(&self, path: &JsonPath) -> Option<&'a str> {
         match &self.document()?.node(path)?.kind {
             Kind::Number(written) => Some(written),
@@ -262,7 +266,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The format's identifier for this config, if it has none; `None` where the configs beside it differ.
+    /// Returns the `$schema` identifier to insert if the config has none; `None` if the configs
+    /// beside it differ.
     pub(super) fn schema_id(&self) -> Option<String> {
         let setting = self
             .demands
@@ -271,7 +276,7 @@ impl<'a> Context<'a> {
         (!known.is_mixed).then_some(known.id)
     }
 
-    /// What makes edits of the file; `None` if it did not parse.
+    /// Returns an editor of the file; `None` if it did not parse.
     pub(super) fn editor(&self) -> Option<Editor<'_>> {
         let document = self.document()?;
         let text = &self.loaded.text;
@@ -279,7 +284,8 @@ impl<'a> Context<'a> {
         Some(Editor::new(text, document, layout))
     }
 
-    /// The change as a fix; `None` where it cannot be made, or fixes of this file would fill the memory.
+    /// Turns the change into a fix; `None` if it cannot be applied or the limits on fixes are
+    /// reached.
     pub(super) fn fix(&self, applicability: Applicability, mend: &Mend) -> Option<Fix> {
         if !self.may_fix() {
             return None;
@@ -289,12 +295,12 @@ impl<'a> Context<'a> {
         self.in_bounds(fix?)
     }
 
-    /// Whether there is room for fixes at all.
+    /// Returns whether the limits allow another fix.
     pub(super) fn may_fix(&self) -> bool {
         self.fixes_left.get() > 0 && self.fixes_made.get() < MAX_COUNT
     }
 
-    /// A fix that was made without [`Context::fix`], counted.
+    /// Counts a fix that was made without [`Context::fix`] against the limits.
     pub(super) fn counted(&self, fix: Fix) -> Option<Fix> {
         self.fixes_made.update(|made| made + 1);
         self.in_bounds(fix)

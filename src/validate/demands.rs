@@ -1,6 +1,8 @@
-//! What a project asks of its packages beyond the format, and who is asked for it.
+//! A project's requirements on its packages beyond the format, and the [`Ruling`] trait through
+//! which validation asks for them.
 //!
-//! Invariant: without demands a validation is what it is without this file.
+//! The project configuration implements [`Ruling`]. Invariant: with [`Unruled`], only the format
+//! itself is checked.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,47 +11,48 @@ use std::sync::Arc;
 use crate::diagnostic::Report;
 use crate::package::{Backend, Found, PrecisionList, Roots, Seen};
 
-/// What a project asks of one file.
+/// A project's requirements on one file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Demands {
-    /// Codes of rules that are not looked at.
+    /// Codes of disabled rules.
     pub off: BTreeSet<&'static str>,
-    /// Tokens beside those of the precision list.
+    /// Precisions allowed in addition to those of the precision list.
     pub extra: PrecisionList,
-    /// The format's identifier that packages have in `$schema`.
+    /// The required `$schema` identifier.
     pub schema_id: Option<String>,
-    /// The licences that a package may have, as SPDX identifiers or slugs; `None` for any.
+    /// The allowed licences, as SPDX identifiers or slugs; `None` allows any.
     pub licenses: Option<Vec<String>>,
-    /// Backends for which every model is to be there.
+    /// Backends for which every model must exist.
     pub backends: Vec<Backend>,
-    /// What every model is to be capable of.
+    /// Capabilities that every model must have.
     pub capabilities: Vec<String>,
 }
 
-/// Where a file that is checked stands.
+/// The location of a file under validation.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
-    /// Its directory, from the file system's root.
+    /// The directory of the file, as an absolute path.
     pub directory: &'a Path,
-    /// What was seen of directories.
+    /// Directory listings that a walk has already read.
     pub seen: Option<Seen<'a>>,
-    /// What is known of checkouts.
+    /// Cache of package and repository roots.
     pub roots: &'a Roots,
 }
 
-/// Who rules a validation.
+/// The source of a project's requirements.
 pub trait Ruling: Sync {
-    /// What is asked of a file.
+    /// Returns the requirements on a file.
     fn demands(&self, found: &Found, place: Place<'_>) -> Option<Arc<Demands>>;
 
-    /// Hears of the precision list that holds for a file, before tokens that are asked for besides are added.
+    /// Receives the precision list that applies to a file, before the project's extra precisions
+    /// are added.
     fn hear_of_list(&self, _: Place<'_>, _: &PrecisionList) {}
 
-    /// Has the last word on what was found, before findings about one file are put together.
+    /// Filters the finished report, for example by exceptions and the baseline.
     fn judge(&self, report: &mut Report);
 }
 
-/// Nobody: nothing is asked, everything is told.
+/// No project configuration: requires nothing and keeps every finding.
 #[derive(Debug, Clone, Copy)]
 pub struct Unruled;
 

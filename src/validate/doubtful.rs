@@ -1,11 +1,12 @@
-//! Values of a document of which nobody knows whether they are meant: their keys are repeated, with others.
+//! Ambiguous values of a document: values whose key is repeated in the same object with a different
+//! value.
 
 use std::collections::HashMap;
 
 use crate::source::json::{Document, JsonPath, Kind, Node};
 use crate::source::{PathSet, Trail};
 
-/// The paths of such values.
+/// Returns the paths of all ambiguous values.
 pub(super) fn paths(document: &Document) -> PathSet {
     let mut found = Vec::new();
     if document.repeats {
@@ -36,7 +37,7 @@ fn doubt(node: &Node, trail: Trail<'_>, found: &mut Vec<JsonPath>) {
     }
 }
 
-/// Whether two values are the same, whatever their layout.
+/// Returns whether two values are equal, whatever their layout.
 pub(super) fn is_same(one: &Node, other: &Node) -> bool {
     match (&one.kind, &other.kind) {
         (Kind::Null, Kind::Null) => true,

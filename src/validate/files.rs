@@ -1,7 +1,8 @@
-//! What is known of referenced files: looked at once a run, however many configs share them.
+//! Facts about the files that configs reference: existence, size, JSON keys and model header.
 //!
-//! Invariant: of a model only its header is read; of a small file only what tells a Git LFS
-//! pointer; of a JSON file its text as a stream, never held whole.
+//! Each file is inspected once per validation, however many configs share it. Invariant: only the
+//! header of a model is read, only enough of a small file to detect a Git LFS pointer, and a JSON
+//! file is streamed, never loaded whole.
 
 use std::ffi::OsString;
 use std::fs;
@@ -18,12 +19,12 @@ use crate::source::hashed::Map;
 use crate::source::same_bytes::same_bytes;
 use crate::source::{self, elsewhere, lfs};
 
-/// Most comparisons with other files that are remembered.
+/// Maximum number of remembered comparisons per file.
 const MAX_COMPARED: usize = 64;
 
-/// Files of a config, more or less.
+/// Typical number of files per config.
 const FILES_OF_CONFIG: usize = 3;
-/// Most files for which room is made before they are known.
+/// Maximum number of files for which room is reserved in advance.
 const MAX_RESERVED: usize = 100_000;
 
 /// The facts about one referenced file.
@@ -31,30 +32,28 @@ const MAX_RESERVED: usize = 100_000;
 pub struct FileFacts {
     /// Its path.
     pub path: PathBuf,
-    /// What is there.
     pub state: FileState,
-    /// What it says as a model; `None` unless it is one that was opened.
     pub model: Option<ModelFacts>,
     json: OnceLock<Box<Result<RootKeys, NotJson>>>,
     weights: OnceLock<Option<Box<Weights>>>,
-    /// A number that no other facts of the process have.
+    /// A number unique within the process.
     number: u64,
-    /// Numbers of facts that these were compared with, and whether the content was the same.
+    /// Numbers of the facts already compared with these, and whether the content was the same.
     compared: Mutex<Vec<(u64, bool)>>,
 }
 
-/// What stands at a path.
+/// The state of a path in the file system.
 #[derive(Debug)]
 pub enum FileState {
-    /// Nothing.
+    /// The path does not exist.
     Missing,
-    /// A symbolic link to this path, where nothing is.
+    /// A symbolic link whose target, this path, does not exist.
     Dangling(PathBuf),
-    /// Something that can't be looked at, or is neither file nor directory: the reason.
+    /// Inaccessible, or neither a file nor a directory; holds the reason.
     Unreadable(String),
-    /// A directory, with the size of all files in it; some model formats are directories.
+    /// A directory, with the total size of its files in bytes. Some model formats are directories.
     Directory(u64),
-    /// A file of no bytes.
+    /// An empty file.
     Empty,
     /// A Git LFS pointer.
     LfsPointer(lfs::Pointer),
@@ -62,21 +61,21 @@ pub enum FileState {
     File(u64),
 }
 
-/// A file as a model.
+/// A file interpreted as a model.
 #[derive(Debug)]
 pub enum ModelFacts {
-    /// Its format is not one that is read here.
+    /// The format is unsupported.
     UnknownFormat,
-    /// It claims a format that is read here but is broken.
+    /// The format is supported, but the file is invalid.
     Broken(ModelError),
-    /// What its header says.
+    /// The content of the header.
     Read(Box<ModelInfo>),
 }
 
-/// Facts by path, shared by all files of a run.
+/// Facts by path, shared by all files of a validation.
 pub(super) struct FileCache {
     open_models: bool,
-    /// What earlier runs saw, where runs follow one another.
+    /// Facts from earlier validations of the same session.
     kept: Option<Arc<Kept<FileFacts>>>,
     #[expect(
         clippy::type_complexity,
@@ -94,13 +93,13 @@ impl FileCache {
         }
     }
 
-    /// Makes room for the files of so many configs.
+    /// Reserves room for the files of this number of configs.
     pub(super) fn reserve(&self, configs: usize) {
         let mut facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
         facts.reserve(configs.saturating_mul(FILES_OF_CONFIG).min(MAX_RESERVED));
     }
 
-    /// A cache that asks `kept` first.
+    /// Creates a cache that asks `kept` first.
     pub(super) fn keeping(open_models: bool, kept: Arc<Kept<FileFacts>>) -> Self {
         Self {
             kept: Some(kept),
@@ -112,7 +111,7 @@ impl FileCache {
         self.open_models
     }
 
-    /// The facts about the file at `path`.
+    /// Returns the facts about the file at `path`.
     pub(super) fn facts(&self, path: PathBuf, is_model: bool) -> Arc<FileFacts> {
         let cell = {
             let mut facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,14 +148,14 @@ impl FileFacts {
         }
     }
 
-    /// The keys at the root of a JSON file, or why it is none; read once, as a stream.
+    /// Returns the root keys of a JSON file, or why it is invalid. The file is streamed once.
     pub(super) fn json(&self) -> &Result<RootKeys, NotJson> {
         let cause = |error| tokenizer::cause(&self.path, &error);
         let read = || tokenizer::read(&self.path).map_err(cause);
         self.json.get_or_init(|| Box::new(read()))
     }
 
-    /// How precise its weights are, if it is a model that was read; looked for once.
+    /// Returns the precision of the weights if the file is a model that was read. Computed once.
     pub(super) fn weights(&self) -> Option<&Weights> {
         let look = || {
             let info = self.model.as_ref()?.info()?;
@@ -165,22 +164,22 @@ impl FileFacts {
         self.weights.get_or_init(look).as_deref()
     }
 
-    /// Whether nothing is at the path.
+    /// Returns whether the path does not exist.
     pub(super) fn is_missing(&self) -> bool {
         matches!(self.state, FileState::Missing | FileState::Dangling(_))
     }
 
-    /// Whether there is a file to look into.
+    /// Returns whether there is a file whose content can be read.
     pub(super) fn is_file(&self) -> bool {
         matches!(self.state, FileState::File(_) | FileState::LfsPointer(_))
     }
 
-    /// Whether only a stand-in of the file is there.
+    /// Returns whether the file is a Git LFS pointer.
     pub(super) fn is_pointer(&self) -> bool {
         matches!(self.state, FileState::LfsPointer(_))
     }
 
-    /// Whether two files have the same content. Bytes are read only where the sizes are equal.
+    /// Returns whether two files have the same content. Bytes are read only if the sizes are equal.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (&self.state, &other.state) {
             (FileState::File(a), FileState::File(b)) => a == b && self.has_bytes_of(other),
@@ -189,7 +188,8 @@ impl FileFacts {
         }
     }
 
-    /// The same content, as far as it can be read; two files are compared once.
+    /// Compares the content of two files as far as it can be read. Two files are compared only
+    /// once.
     fn has_bytes_of(&self, other: &Self) -> bool {
         let compared = || self.compared.lock().unwrap_or_else(PoisonError::into_inner);
         let known = compared().iter().find(|one| one.0 == other.number).copied();
@@ -204,12 +204,12 @@ impl FileFacts {
         same
     }
 
-    /// What the model's header says, if it was read.
+    /// Returns the model's header, if it was read.
     pub fn model_info(&self) -> Option<&ModelInfo> {
         self.model.as_ref()?.info()
     }
 
-    /// Size in bytes; a pointer's is that of the file it stands for.
+    /// Returns the size in bytes; for a Git LFS pointer, the size of the file that it replaces.
     pub fn size(&self) -> Option<u64> {
         match &self.state {
             FileState::Missing | FileState::Dangling(_) | FileState::Unreadable(_) => None,
@@ -259,7 +259,7 @@ impl ModelFacts {
         }
     }
 
-    /// The header's content, if it could be read.
+    /// Returns the header's content, if it could be read.
     pub(super) fn info(&self) -> Option<&ModelInfo> {
         match self {
             Self::Read(info) => Some(info),
@@ -269,7 +269,7 @@ impl ModelFacts {
 }
 
 fn is_missing(error: &io::Error) -> bool {
-    // A file where a directory is needed, a name that is too long: nothing can be there.
+    // A file in place of a directory, or a name that is too long: no file can exist at such a path.
     matches!(
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename
@@ -278,7 +278,7 @@ fn is_missing(error: &io::Error) -> bool {
 
 fn same_content(one: &Path, other: &Path) -> io::Result<bool> {
     if elsewhere::is_far(one) {
-        // To compare weights would be to fetch them.
+        // Comparing bytes would download the weights.
         let digest = elsewhere::digest(one);
         return Ok(digest.is_some() && digest == elsewhere::digest(other));
     }

@@ -1,7 +1,9 @@
-//! What was seen of files, kept from one check to the next.
+//! A cache of facts about files that lasts from one check to the next, as an editor session needs
+//! it.
 //!
-//! Invariant: what is handed out was seen when the file was as it is now, as far as its size, its time of change and
-//! its number in the file system tell; of a directory, those of everything in it.
+//! Invariant: a cached fact is returned only while the file's size, modification time and inode
+//! number are unchanged. For a directory, the sizes and modification times of everything in it
+//! count.
 
 use std::collections::HashMap;
 use std::fs::{self, Metadata};
@@ -12,12 +14,12 @@ use std::time::SystemTime;
 
 use walkdir::WalkDir;
 
-/// Most files that are remembered.
+/// Maximum number of cached files.
 const MAX_FILES: usize = 2048;
-/// Most entries of a directory that are looked at.
+/// Maximum number of entries of a directory that are inspected.
 const MAX_ENTRIES: usize = 10_000;
 
-/// Facts of earlier checks, by path and by whether the file was opened as a model.
+/// Cached facts, by path and by whether the file was opened as a model.
 #[derive(Debug)]
 pub(super) struct Kept<F> {
     files: Mutex<Files<F>>,
@@ -26,7 +28,7 @@ pub(super) struct Kept<F> {
 #[derive(Debug)]
 struct Files<F> {
     by_path: HashMap<(PathBuf, bool), Entry<F>>,
-    /// Counts every use, so that the oldest are known.
+    /// Counts the uses, so that the least recently used entries are evicted.
     clock: u64,
 }
 
@@ -37,17 +39,17 @@ struct Entry<F> {
     used: u64,
 }
 
-/// What tells that a file was changed.
+/// The state by which a change of a file is detected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Stamp {
     Nothing,
     File(u64, Option<SystemTime>, u64),
-    /// A hash over everything in it.
+    /// A hash of the metadata of everything in it.
     Directory(u64),
 }
 
 impl<F> Kept<F> {
-    /// Nothing.
+    /// Creates an empty cache.
     pub(super) fn new() -> Self {
         let files = Files {
             by_path: HashMap::new(),
@@ -58,9 +60,11 @@ impl<F> Kept<F> {
         }
     }
 
-    /// The facts about the file at `path`, looked for anew only if it was changed since.
+    /// Returns the facts about the file at `path`; calls `look` only if the file has changed since
+    /// the last time.
     pub(super) fn facts(&self, path: &Path, open_model: bool, look: impl FnOnce() -> F) -> Arc<F> {
-        // Before the file is read: what changes meanwhile is seen the next time.
+        // The state is taken before the file is read, so that a change in between is noticed the
+        // next time.
         let stamp = Stamp::of(path);
         let key = (path.to_owned(), open_model);
         if let Some(facts) = self.locked().get(&key, &stamp) {
@@ -71,7 +75,7 @@ impl<F> Kept<F> {
         facts
     }
 
-    /// Paths that are no longer as they were when they were looked at.
+    /// Returns the cached paths whose files have changed.
     pub(super) fn changed(&self) -> Vec<PathBuf> {
         let known: Vec<(PathBuf, Stamp)> = {
             let files = self.locked();
@@ -85,7 +89,7 @@ impl<F> Kept<F> {
         changed.map(|(path, _)| path).collect()
     }
 
-    /// Drops what is known of `path` and of everything below it.
+    /// Drops the facts about `path`, everything below it and everything that contains it.
     pub(super) fn forget(&self, path: &Path) {
         let mut files = self.locked();
         files
@@ -144,7 +148,7 @@ impl Stamp {
     }
 }
 
-/// The file's number in its file system, where there is such a thing: a file that was replaced has another.
+/// Returns the file's inode number, if the system has one. A replaced file gets another number.
 #[cfg(unix)]
 fn number(metadata: &Metadata) -> u64 {
     std::os::unix::fs::MetadataExt::ino(metadata)

@@ -1,7 +1,7 @@
-//! The most severe findings of one file: enough to work with, whatever the file holds.
+//! Limits the findings of one file: keeps the most severe ones and reports how many were dropped.
 //!
-//! Invariant: between rules no more than [`MAX_FINDINGS`] are kept; the text of what is reported,
-//! pointers included, has at most [`MAX_TEXT`] bytes.
+//! Invariant: at most [`MAX_FINDINGS`] findings are kept between rules, and the reported text,
+//! including pointers, has about [`MAX_TEXT`] bytes at most.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -10,12 +10,13 @@ use super::rules;
 use crate::diagnostic::{Diagnostic, Finding, Severity, SourceText};
 use crate::source::Document;
 
-/// Most findings reported for one file.
+/// Maximum number of findings reported for one file.
 const MAX_FINDINGS: usize = 1000;
-/// Most bytes of messages, helps and pointers for one file; a single finding may have more.
+/// Maximum size of messages, helps and pointers for one file, in bytes. A single finding may exceed
+/// it.
 const MAX_TEXT: usize = 16 * 1024 * 1024;
 
-/// The findings worth keeping and how many are not.
+/// The most severe findings, and the number of dropped ones.
 pub(super) struct Worst<'d> {
     document: Option<&'d Document>,
     kept: Vec<Finding>,
@@ -42,8 +43,8 @@ impl<'d> Worst<'d> {
         }
     }
 
-    /// Everything that was kept, with its place in the source, and a note if that is not all. The
-    /// source is asked for only if there is something.
+    /// Locates the kept findings in the source text and adds a note if some were dropped. `source`
+    /// is called only if there are findings.
     pub(super) fn locate(mut self, source: impl FnOnce() -> SourceText) -> Vec<Diagnostic> {
         if self.kept.is_empty() && self.dropped == 0 {
             return Vec::new();

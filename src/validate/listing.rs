@@ -1,11 +1,11 @@
-//! Lists of words in messages: short, however many words there are.
+//! Word lists in messages, with a bounded length.
 
-/// Most words that are written out.
+/// Maximum number of words written out.
 const MAX_WORDS: usize = 20;
-/// Longest word that is written out whole, in characters.
+/// Maximum length of a word written out in full, in characters.
 const MAX_WORD: usize = 200;
 
-/// `a, b, c`, or the first of them and how many more there are.
+/// Returns `a, b, c`, or the first words and the number of omitted ones.
 pub(super) fn listed<W: AsRef<str>>(words: impl IntoIterator<Item = W>) -> String {
     let mut words = words.into_iter();
     let shown: Vec<String> = words

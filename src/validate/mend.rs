@@ -1,7 +1,8 @@
-//! What mends a file, in terms of its values; an [`Editor`] makes edits of it.
+//! Fixes as changes of JSON values ([`Mend`]), converted to text edits by an [`Editor`].
 //!
-//! Invariant: only the values that are named change; a member that is added stands where the format's
-//! documents have it. Knows no rule.
+//! Rules describe a fix as "replace", "insert", "remove" or "rename key"; this module finds the
+//! place in the text. Invariant: only the named values change, and an inserted member stands where
+//! the format's documentation has it.
 
 use serde_json::Value;
 
@@ -10,14 +11,14 @@ use crate::source::edit::TextEdit;
 use crate::source::json::{Kind, Member, Node, Step};
 use crate::source::{Editor, JsonPath};
 
-/// Longest value that a title quotes, in characters.
+/// Maximum length of a value quoted in a title, in characters.
 const MAX_QUOTE: usize = 80;
 
-/// The keys of a variant, in their order.
+/// The keys of a variant, in their conventional order.
 pub(super) const VARIANT_KEYS: [&str; 5] =
     ["precision", "file", "components", "size_bytes", "methods"];
 
-/// Keys in the order in which configs have them, outer objects first. No key stands in two of them.
+/// Keys in their conventional order, outer objects first. No key occurs in two of the lists.
 const ORDER: [&[&str]; 4] = [
     &[
         "$schema",
@@ -36,12 +37,12 @@ const ORDER: [&[&str]; 4] = [
     &["name", "shape", "dtype"],
 ];
 
-/// A change of values.
+/// A change of JSON values.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Mend {
-    /// Each of these gets another value.
+    /// Replaces each of these values.
     Replace(Vec<(JsonPath, Value)>),
-    /// The object gets a member.
+    /// Adds a member to an object.
     Insert {
         /// The object.
         object: JsonPath,
@@ -50,19 +51,19 @@ pub(super) enum Mend {
         /// The member's value.
         value: Value,
     },
-    /// A member or element goes.
+    /// Removes a member or element.
     Remove(JsonPath),
-    /// A member gets another key.
+    /// Gives a member another key.
     RenameKey(JsonPath, String),
 }
 
 impl Mend {
-    /// One value for another.
+    /// Replaces one value.
     pub(super) fn replace(path: JsonPath, value: impl Into<Value>) -> Self {
         Self::Replace(vec![(path, value.into())])
     }
 
-    /// The same as edits; `None` where a path leads nowhere.
+    /// Converts the change to a fix; `None` if a path does not exist in the document.
     pub(super) fn fix(&self, editor: &Editor<'_>, applicability: Applicability) -> Option<Fix> {
         let edits = self.edits(editor)?;
         let title = self.title();
@@ -139,7 +140,8 @@ impl Mend {
     }
 }
 
-/// The only member of this key. Of several, each may be the one that was meant.
+/// Returns the index of the only member with this key; `None` if several have it, because any of
+/// them may be the right one.
 fn only_member_at(object: &Node, step: &Step) -> Option<usize> {
     let Step::Key(key) = step else { return None };
     let members = object.members();
@@ -150,7 +152,7 @@ fn only_member_at(object: &Node, step: &Step) -> Option<usize> {
         .flatten()
 }
 
-/// Where a member of this key belongs.
+/// Returns the index at which a member with this key belongs.
 fn place_of(object: &Node, key: &str) -> usize {
     let members = object.members();
     let Some(order) = ORDER.iter().find(|order| order.contains(&key)) else {
@@ -162,7 +164,7 @@ fn place_of(object: &Node, key: &str) -> usize {
     members.iter().rposition(is_before).map_or(0, |at| at + 1)
 }
 
-/// The list that an element is in.
+/// Names the list that contains the element.
 fn within(steps: &[Step]) -> String {
     let keys = steps.iter().rev().filter_map(|step| match step {
         Step::Key(key) => Some(key),
@@ -184,7 +186,7 @@ fn quote(value: &Value) -> String {
     }
 }
 
-/// Whether an array has nothing but this element.
+/// Returns whether the array has at most one element.
 pub(super) fn is_only_element(list: &Node) -> bool {
     matches!(&list.kind, Kind::Array(elements) if elements.len() < 2)
 }

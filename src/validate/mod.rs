@@ -1,8 +1,10 @@
-//! Validation: configs and precision lists in, a report out.
+//! Validation of package configs and precision lists: turns the files that discovery found into a
+//! report of findings.
 //!
-//! Stages: load → schema → config → files → model headers. Each collects facts into a `Context`;
-//! rules turn facts into findings. No stage stops at the first problem, and a rule whose facts
-//! could not be had says nothing: the stage that failed has its own rule. Never runs a model.
+//! Stages: load → schema → config → files → model headers. Each stage collects facts into a
+//! `Context`, and rules turn facts into findings. No stage stops at the first problem. A rule whose
+//! facts are missing stays silent, because the stage that failed has its own rule. Models are never
+//! run; only their headers are read.
 
 mod context;
 mod demands;
@@ -51,64 +53,64 @@ pub use rules::{baseline_stale, exception_stale, settings_invalid};
 pub use schema::{CONFIG_SCHEMA, PRECISIONS_SCHEMA, is_uri};
 pub use session::Session;
 
-/// What to validate, and how.
+/// The paths to validate and the settings of the validation.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Files and directories.
     pub paths: Vec<PathBuf>,
-    /// A precision list that replaces all others.
+    /// A precision list that replaces all other lists.
     pub precisions: Option<PathBuf>,
-    /// Whether model files are opened.
+    /// Opens model files to read their headers.
     pub open_models: bool,
-    /// Threads; 0 means one for each core.
+    /// Number of threads; 0 means one for each core.
     pub jobs: usize,
 }
 
-/// What a validation found and what it passed over.
+/// The result of a validation: its report and the files it skipped.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// All findings.
     pub report: Report,
-    /// Files that a walk met and that are no package configs.
+    /// Files that discovery found but that are not package configs.
     pub skipped: Vec<Skipped>,
 }
 
-/// Why a validation could not be done at all.
+/// An error that prevents the whole validation.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A named path is not there.
+    /// An explicitly given path does not exist.
     #[error("{path}: {error}", path = path.display())]
     NoSuchPath {
         /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The I/O error.
         error: std::io::Error,
     },
-    /// A named file is a model.
+    /// An explicitly given file is a model, not a config.
     #[error("{path}: a model file, not a config; {advice}", path = path.display())]
     Model {
         /// The path.
         path: PathBuf,
-        /// What to check instead.
+        /// The path to check instead.
         advice: String,
     },
-    /// The list given for all packages cannot be used.
+    /// The precision list given for all packages is unusable.
     #[error("{path}: not a usable precision list: {reason}; check it with `pkgtool validate {path}`", path = path.display())]
     Precisions {
         /// The list's path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The threads could not be started.
+    /// The thread pool could not be started.
     #[error("cannot start threads: {0}")]
     Threads(#[from] rayon::ThreadPoolBuildError),
 }
 
-/// A sink for progress: `(done, total)` files.
+/// A callback for progress: `(done, total)` files.
 pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
-/// Validates everything found under `options.paths`.
+/// Validates everything that discovery finds under `options.paths`.
 pub fn validate(options: &Options, progress: Progress<'_>) -> Result<Outcome, Error> {
     check_names(&options.paths)?;
     let mut discovery = Discovery::walk_sieved(&options.paths, &mut Open, options.jobs);
@@ -119,7 +121,7 @@ pub fn validate(options: &Options, progress: Progress<'_>) -> Result<Outcome, Er
     validate_found(&discovery, options, progress)
 }
 
-/// Whether paths that a caller named can be validated at all, as far as their names tell.
+/// Rejects explicitly given paths whose names show that they are models.
 pub fn check_names(paths: &[PathBuf]) -> Result<(), Error> {
     let is_model = |path: &&PathBuf| path.to_str().is_some_and(model_file::has_extension);
     let Some(path) = paths.iter().find(is_model) else {
@@ -132,7 +134,8 @@ pub fn check_names(paths: &[PathBuf]) -> Result<(), Error> {
     })
 }
 
-/// Whether paths that a caller named are there. A broken link is: it is a finding.
+/// Rejects explicitly given paths that do not exist. Accepts a broken symbolic link: a rule reports
+/// it.
 pub fn check_there<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<(), Error> {
     paths.into_iter().try_for_each(|path| {
         let looked = path.symlink_metadata();
@@ -143,7 +146,7 @@ pub fn check_there<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<(
     })
 }
 
-/// Validates what a walk found; `options.paths` is not looked at.
+/// Validates the files of `discovery`. Ignores `options.paths`.
 pub fn validate_found(
     discovery: &Discovery,
     options: &Options,
@@ -152,8 +155,8 @@ pub fn validate_found(
     validate_ruled(discovery, &BTreeMap::new(), options, &Unruled, progress)
 }
 
-/// The same, under what a project asks, and with the content of some of the found files given: these are not
-/// read and need not exist.
+/// Like [`validate_found`], under a project's requirements and with the content of some files given
+/// in memory. Those files are not read and need not exist.
 pub fn validate_ruled(
     discovery: &Discovery,
     contents: &BTreeMap<PathBuf, Vec<u8>>,
@@ -179,13 +182,13 @@ pub fn validate_ruled(
     Ok(collect(checked, discovery, &run))
 }
 
-/// Validates `bytes` as if they were the file at `path`: what they refer to is looked for beside
-/// it, but the file itself is not read and need not exist.
+/// Validates `bytes` as the content of the file at `path`. References are resolved relative to that
+/// path; the file itself is not read and need not exist.
 pub fn validate_bytes(path: &Path, bytes: Vec<u8>, options: &Options) -> Result<Outcome, Error> {
     validate_bytes_ruled(path, bytes, options, &Unruled)
 }
 
-/// The same, under what a project asks.
+/// Like [`validate_bytes`], under a project's requirements.
 pub fn validate_bytes_ruled(
     path: &Path,
     bytes: Vec<u8>,
@@ -199,7 +202,7 @@ pub fn validate_bytes_ruled(
     Ok(collect(vec![checked], &discovery, &run))
 }
 
-/// The fate of one found file.
+/// The result of checking one file.
 enum Checked {
     File {
         path: String,
@@ -209,16 +212,16 @@ enum Checked {
     Skipped(Skipped),
 }
 
-/// What a checked file turned out to be.
+/// The kind of a checked file.
 enum CheckedKind {
-    /// A config; placed among the others if it says of what.
+    /// A config, with its facts for comparison with other configs if it has any.
     Config(Option<Box<Placed>>),
     PrecisionList,
-    /// Another library's.
+    /// The config of another library.
     Foreign,
 }
 
-/// What is shared by all files of one run.
+/// State shared by all files of one validation.
 struct Run<'a> {
     walked: &'a Walked,
     ruling: &'a dyn Ruling,
@@ -350,7 +353,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// What is in the directory above, in which several configs' directories may stand.
+    /// Returns the marker files of the parent directory, which several configs' directories may
+    /// share.
     fn marks_above(&self, absolute: &Path) -> Option<Marks> {
         let above = steps::above(absolute)?;
         let marks = || self.marks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -375,9 +379,9 @@ impl<'a> Run<'a> {
         SourceText::new(self.roots.shown(path), text)
     }
 
-    /// The precision list that rules the config: the one given, else the nearest from the config's
-    /// directory up to the package root, else the one at the root of what is validated, else the
-    /// embedded one.
+    /// Returns the precision list that applies to the config: the list given for all packages; else
+    /// the nearest one from the config's directory up to the package root; else the one at the root
+    /// of the validated tree; else the built-in one.
     fn precisions_for(
         &self,
         found: &Found,
@@ -398,7 +402,7 @@ impl<'a> Run<'a> {
         if seen.and_then(|seen| seen.has_list(directory)) == Some(false) {
             return None;
         }
-        // The lock is not held while the disk is asked: at worst two threads ask the same.
+        // The lock is released during I/O, so two threads may read the same list.
         let lists = || self.lists.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = lists().get(directory.as_os_str()) {
             return known.clone();
@@ -412,7 +416,7 @@ impl<'a> Run<'a> {
 }
 
 impl Run<'_> {
-    /// The nearest model card from the config's directory up to the package root.
+    /// Returns the nearest model card from the config's directory up to the package root.
     fn card_for(&self, absolute: &Path, depth: usize, seen: Option<Seen<'_>>) -> Option<Arc<Card>> {
         let mut places = steps::upwards(absolute).take(depth + 1);
         places.find_map(|directory| self.card_in(directory, seen))
@@ -422,7 +426,7 @@ impl Run<'_> {
         if seen.and_then(|seen| seen.has_card(directory)) == Some(false) {
             return None;
         }
-        // The lock is not held while the disk is asked: at worst two threads ask the same.
+        // The lock is released during I/O, so two threads may read the same card.
         let cards = || self.cards.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = cards().get(directory.as_os_str()) {
             return known.clone();
@@ -433,7 +437,7 @@ impl Run<'_> {
     }
 }
 
-/// Metadata of all rules, in the order of their codes.
+/// Returns the metadata of all rules in the order of their codes.
 pub fn rule_metas() -> Vec<&'static RuleMeta> {
     RULES.iter().map(|rule| &rule.meta).collect()
 }
@@ -489,14 +493,14 @@ fn collect(checked: Vec<Checked>, discovery: &Discovery, run: &Run<'_>) -> Outco
     outcome
 }
 
-/// Adds a finding about a path that has no text.
+/// Adds a finding about a path whose content was not read.
 fn add_at(report: &mut Report, roots: &Roots, path: &Path, finding: Finding) {
     let source = Arc::new(SourceText::new(roots.shown(path), String::new()));
     report.files.push(source.path.clone());
     report.diagnostics.push(finding.locate(&source, None));
 }
 
-/// Which config a model's signatures and sizes are checked with.
+/// Names the config to validate in order to check this model.
 fn advice_for_model(model: &Path) -> String {
     let config = model.with_file_name(crate::package::config::FILE_NAME);
     if config.is_file() {
@@ -526,7 +530,7 @@ fn given_precisions(path: &Path) -> Result<Precisions, Error> {
     }
 }
 
-/// Whether a file that was not found under the list's name is a precision list all the same.
+/// Returns whether the content is a precision list, whatever the name of the file.
 fn is_precision_list(loaded: &Loaded) -> bool {
     let Ok(document) = &loaded.document else {
         return false;

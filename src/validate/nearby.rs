@@ -1,6 +1,9 @@
-//! Which file a reference to nothing most likely meant.
+//! Suggestions for a reference to a missing file: searches the surrounding directories for the file
+//! that was probably meant.
 //!
-//! Invariant: only directories are listed, each with a bounded number of entries; no file is opened.
+//! Used by the rule `file-missing`. It detects wrong directories, differences in case, unfinished
+//! downloads, packed files, URL-encoded names and typing errors. Invariant: it only lists
+//! directories, a bounded number of entries each, and opens no file.
 
 use std::collections::HashSet;
 use std::fs;
@@ -12,10 +15,10 @@ use crate::package::reference::normalize;
 use crate::package::{Backend, model_file, naming};
 use crate::source::suggest;
 
-/// Most entries of a directory that are looked at.
+/// Maximum number of entries inspected per directory.
 const MAX_ENTRIES: usize = 100;
 
-/// What programs append to the name of a file while they fetch it.
+/// Extensions that download programs append to the name of an unfinished file.
 const UNFINISHED: [&str; 7] = [
     "part",
     "partial",
@@ -25,22 +28,22 @@ const UNFINISHED: [&str; 7] = [
     "tmp",
     "aria2",
 ];
-/// What packing appends.
+/// Extensions of compressed files and archives.
 const PACKED: [&str; 6] = ["gz", "zip", "xz", "zst", "bz2", "7z"];
 
-/// What a reference to nothing may have meant.
+/// A suggestion for a reference to a missing file.
 pub(super) struct Near {
-    /// What to do.
+    /// The remedy.
     pub(super) help: String,
-    /// What to write, if a file that is there was meant.
+    /// The replacement for the reference, if an existing file was meant.
     pub(super) meant: Option<Meant>,
 }
 
-/// A reference to a file that is there.
+/// A reference to an existing file.
 pub(super) struct Meant {
     /// The reference.
     pub(super) reference: String,
-    /// Whether nothing else can have been meant.
+    /// True if no other file can have been meant.
     pub(super) is_certain: bool,
 }
 
@@ -60,7 +63,7 @@ impl Near {
     }
 }
 
-/// What to write instead of `missing`'s reference, which leads to `path`.
+/// Suggests a replacement for the reference of `missing`, which resolves to `path`.
 pub(super) fn find(context: &Context<'_>, missing: &Referenced, path: &Path) -> Option<Near> {
     let reference = &missing.file.reference;
     let name = path.file_name()?.to_str()?;
@@ -102,7 +105,7 @@ pub(super) fn find(context: &Context<'_>, missing: &Referenced, path: &Path) -> 
     Some(Near::file(format!("{prefix}{near}"), is_certain, &unseen))
 }
 
-/// The name that a model file has by the convention.
+/// Returns the model file's name according to the naming convention.
 fn conventional(context: &Context<'_>, missing: &Referenced, name: &str) -> Option<String> {
     let config = context.config.as_ref()?;
     let variant = config.variants.get(missing.variant?)?;
@@ -117,7 +120,8 @@ fn conventional(context: &Context<'_>, missing: &Referenced, name: &str) -> Opti
     Some(expected.name(extension))
 }
 
-/// What to do about a file that is there in place of the one of this name.
+/// Suggests what to do if `other` is a variation of the missing file `name`: with an extension,
+/// unfinished, or packed.
 fn stand_in(prefix: &str, name: &str, other: &str) -> Option<Near> {
     if stem(other) == name && model_file::has_extension(other) {
         let why = " The extension belongs to the name";
@@ -137,7 +141,7 @@ fn stand_in(prefix: &str, name: &str, other: &str) -> Option<Near> {
     }
 }
 
-/// A name whose characters were written as in a URL (`%20`).
+/// Decodes a URL-encoded name (`%20`).
 fn decoded(name: &str) -> Option<String> {
     let mut parts = name.split('%');
     let mut bytes = parts.next()?.as_bytes().to_vec();
@@ -148,8 +152,8 @@ fn decoded(name: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Where two names differ, if nobody sees it: white space at an end, characters without a shape, letters
-/// that look the same.
+/// Describes the first difference between two names if it is invisible: white space at an end,
+/// characters without a glyph, or look-alike letters.
 fn unseen_difference(name: &str, near: &str) -> Option<String> {
     let (mut written, mut real) = (name.chars(), near.chars());
     let different = loop {
@@ -174,7 +178,7 @@ fn unseen_difference(name: &str, near: &str) -> Option<String> {
     ))
 }
 
-/// The files that the config names already: none of them was meant again.
+/// Returns the existing files that the config already references; none of them is suggested again.
 fn taken(context: &Context<'_>) -> HashSet<PathBuf> {
     let facts = context
         .files
@@ -186,7 +190,8 @@ fn taken(context: &Context<'_>) -> HashSet<PathBuf> {
         .collect()
 }
 
-/// A reference to a file of this name in the config's directory or above it, up to the package root.
+/// Returns a reference to a file of this name in the config's directory or above it, up to the
+/// package root.
 fn elsewhere(context: &Context<'_>, path: &Path, name: &str) -> Option<String> {
     let mut reference = String::new();
     for _ in 0..=context.depth {
@@ -218,7 +223,8 @@ fn names_in(directory: &Path, taken: &HashSet<PathBuf>) -> Vec<String> {
     names
 }
 
-/// Whether two names say different precisions or backends, so that one is no slip of the other.
+/// Returns whether two names contain different precisions or backends. Then one is not a
+/// misspelling of the other.
 fn is_other_file(context: &Context<'_>, one: &str, other: &str) -> bool {
     let tokens = context.precisions.list.tokens();
     let backends = Backend::ALL.iter().map(|backend| backend.name());

@@ -1,18 +1,20 @@
-//! Files checked again and again, with what is known of the files they refer to kept.
+//! Repeated checks of changing texts, with the facts about referenced files kept between the
+//! checks.
 //!
-//! Invariant: what is referred to is looked at once; who changes such a file begins anew.
+//! `pkgtool fix` uses it to check each candidate text. Invariant: a referenced file is inspected
+//! once; a caller that changes such a file creates a new [`Recheck`].
 
 use super::{Checked, Error, Loaded, Options, Ruling, Run};
 use crate::diagnostic::{Diagnostic, Report};
 use crate::package::{Discovery, Found};
 
-/// Checks texts that files may get.
+/// Checks candidate texts of files.
 pub struct Recheck<'a> {
     run: Run<'a>,
 }
 
 impl<'a> Recheck<'a> {
-    /// For files of `discovery`; `options.paths` is not looked at.
+    /// Prepares checks of the files of `discovery`. Ignores `options.paths`.
     pub fn new(
         options: &Options,
         discovery: &'a Discovery,
@@ -22,8 +24,9 @@ impl<'a> Recheck<'a> {
         Ok(Self { run })
     }
 
-    /// The findings about one file as if it had this text, in the order of their places; `None` if it is no
-    /// package's. What rules say of several files together, and of settings, is not among them.
+    /// Returns the findings about one file with this text, in order of position; `None` if the file
+    /// is not part of a package. Findings that compare several files or concern settings are not
+    /// included.
     pub fn check(&self, found: &Found, loaded: &Loaded) -> Option<Vec<Diagnostic>> {
         match self.run.check_loaded(found, loaded) {
             Checked::File {
@@ -44,7 +47,7 @@ impl<'a> Recheck<'a> {
         }
     }
 
-    /// The path as reports show it.
+    /// Returns the path as reports show it.
     pub fn shown(&self, found: &Found) -> String {
         self.run.roots.shown(&found.path)
     }

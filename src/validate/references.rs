@@ -1,4 +1,4 @@
-//! The references of a config, followed.
+//! Resolves the file references of a config and collects the facts about the files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,26 +8,26 @@ use crate::model::ModelInfo;
 use crate::package::reference::{self, ReferenceError};
 use crate::package::{Config, FileRef, model_file};
 
-/// A reference and what became of it.
+/// A file reference and its resolution.
 pub(super) struct Referenced {
     /// The reference.
     pub(super) file: FileRef,
     /// Index of its variant; `None` for tokenizer files.
     pub(super) variant: Option<usize>,
-    /// Whether it should be a model (and not a tokenizer or another component's data file).
+    /// True for a model; false for a tokenizer or a component's data file.
     pub(super) is_model: bool,
-    /// The file's facts, or why the reference can't be followed.
+    /// The facts about the file, or why the reference cannot be resolved.
     pub(super) facts: Result<Arc<FileFacts>, ReferenceError>,
 }
 
 impl Referenced {
-    /// What the model's header says, if it was read.
+    /// Returns the model's header, if it was read.
     pub(super) fn model_info(&self) -> Option<&ModelInfo> {
         let facts = self.facts.as_ref().ok()?;
         self.is_model.then(|| facts.model.as_ref()?.info())?
     }
 
-    /// Whether it leads to a directory where a file should be.
+    /// Returns whether the reference leads to a directory although a file is expected.
     pub(super) fn is_wrong_directory(&self) -> bool {
         let is_bundle = self.is_model && model_file::is_bundle(&self.file.reference);
         let facts = self.facts.as_ref();
@@ -35,20 +35,23 @@ impl Referenced {
     }
 }
 
-/// Those of `files`, which are in the config's order, that belong to the variant with this index.
+/// Returns the part of `files` that belongs to the variant with this index. `files` must be in the
+/// order of the config.
 pub(super) fn files_of(files: &[Referenced], variant: usize) -> &[Referenced] {
     let start = files.partition_point(|file| file.variant < Some(variant));
     let end = files.partition_point(|file| file.variant <= Some(variant));
     &files[start..end]
 }
 
-/// Extensions of components that are data, not models: settings, vocabularies, voices, tables.
+/// Extensions of components that are data rather than models: settings, vocabularies, voices,
+/// tables.
 const DATA_EXTENSIONS: [&str; 20] = [
     "json", "jsonl", "txt", "model", "vocab", "merges", "yaml", "yml", "toml", "md", "bin", "npy",
     "npz", "csv", "tsv", "wav", "spm", "tiktoken", "dict", "zip",
 ];
 
-/// Looks at all files that a config in `directory`, so many levels below the package root, names.
+/// Inspects all files referenced by a config in `directory`, which lies `depth` levels below the
+/// package root.
 pub(super) fn follow(
     config: &Config,
     directory: &Path,
@@ -77,11 +80,12 @@ fn is_data_component(file: &FileRef) -> bool {
     if file.component.is_none() || model_file::has_extension(&file.reference) {
         return false;
     }
-    // What several backends share was made for none of them: no model, unless its name says so.
+    // A file shared by several backends was built for none of them, so it counts as data unless its
+    // name says otherwise.
     is_data(&file.reference) || leaves_directory(&file.reference)
 }
 
-/// Whether a reference leads to data, as far as its extension says.
+/// Returns whether the extension of the reference is that of a data file.
 pub(super) fn is_data(reference: &str) -> bool {
     let extension = Path::new(reference).extension();
     let lower = extension.map(std::ffi::OsStr::to_ascii_lowercase);
@@ -89,7 +93,7 @@ pub(super) fn is_data(reference: &str) -> bool {
     lower.is_some_and(|extension| DATA_EXTENSIONS.contains(&extension))
 }
 
-/// Whether a reference leads out of the config's own directory.
+/// Returns whether the reference leads out of the config's own directory.
 pub(super) fn leaves_directory(reference: &str) -> bool {
     reference.contains("..") && reference::normalize(Path::new(reference)).starts_with("..")
 }

@@ -1,7 +1,8 @@
-//! Checks that follow one another: of texts that somebody is writing, while the files they name mostly stay.
+//! Successive checks of a text in an editor, while the referenced files mostly stay the same.
 //!
-//! Invariant: a check says what [`super::validate_bytes`] would say; the header of a model is read again only
-//! if the file was changed.
+//! The language server holds a [`Session`]. Invariant: a check reports what
+//! [`super::validate_bytes`] would report, but reads a model header again only if the file has
+//! changed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use super::kept::Kept;
 use super::{Outcome, Precisions, Ruling, Run, collect};
 use crate::package::{Discovery, Found, Loaded, PrecisionList, Roots, precision};
 
-/// What checks share.
+/// The state shared by successive checks.
 #[derive(Debug)]
 pub struct Session {
     open_models: bool,
@@ -19,7 +20,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Nothing seen yet. Without `open_models` no model file is opened.
+    /// Creates an empty session. Without `open_models`, no model file is opened.
     pub fn new(open_models: bool) -> Self {
         Self {
             open_models,
@@ -27,8 +28,9 @@ impl Session {
         }
     }
 
-    /// Checks a text as if it were the file `found`: what it refers to is looked for beside it, but the file
-    /// itself is not read and need not exist. `ruling` is what a project asks.
+    /// Checks a text as the content of the file `found`. References are resolved relative to that
+    /// file; the file itself is not read and need not exist. `ruling` supplies the project's
+    /// requirements.
     pub fn check(&self, found: &Found, loaded: &Loaded, ruling: &dyn Ruling) -> Outcome {
         let discovery = Discovery::default();
         let files = FileCache::keeping(self.open_models, Arc::clone(&self.kept));
@@ -37,19 +39,21 @@ impl Session {
         collect(vec![checked], &discovery, &run)
     }
 
-    /// Whether model files are opened.
+    /// Returns whether model files are opened.
     pub fn opens_models(&self) -> bool {
         self.open_models
     }
 
-    /// What is known of the file at `path`; as a model only if it is wanted as one.
+    /// Returns the facts about the file at `path`, as a model if `as_model` is set and the session
+    /// opens models.
     pub fn file(&self, path: &Path, as_model: bool) -> Arc<FileFacts> {
         let opens = as_model && self.open_models;
         self.kept
             .facts(path, opens, || FileFacts::look(path.to_owned(), opens))
     }
 
-    /// The precision list that rules the config `found`, and its file; no file for the built-in list.
+    /// Returns the precision list that applies to the config `found`, and its file; `None` for the
+    /// built-in list.
     pub fn precisions(&self, found: &Found) -> (PrecisionList, Option<PathBuf>) {
         let roots = Roots::new();
         let directory = roots.absolute(found.path.parent().unwrap_or(Path::new("")));
@@ -65,12 +69,12 @@ impl Session {
         }
     }
 
-    /// Files that were looked at and are no longer as they were.
+    /// Returns the inspected files that have changed since.
     pub fn changed(&self) -> Vec<PathBuf> {
         self.kept.changed()
     }
 
-    /// Forgets what was seen at `path` and below.
+    /// Forgets the facts about `path` and everything below it.
     pub fn forget(&self, path: &Path) {
         self.kept.forget(path);
     }

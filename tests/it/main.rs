@@ -4,6 +4,7 @@
 mod account;
 mod architecture;
 mod author;
+mod book;
 mod cli;
 #[cfg(feature = "serve")]
 mod database;
@@ -20,7 +21,7 @@ mod model;
 mod package;
 mod packaging;
 mod policy;
-mod readme;
+
 #[cfg(feature = "remote")]
 mod remote;
 #[cfg(feature = "run")]

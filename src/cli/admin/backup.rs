@@ -12,7 +12,7 @@ use crate::task::{BackupError, backup};
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(in super::super) struct Args {
-    /// The directory of the backup, which must not be there yet
+    /// Directory of the backup, which must not exist yet
     #[arg(value_name = "DIR")]
     into: PathBuf,
 
@@ -21,13 +21,14 @@ pub(in super::super) struct Args {
 }
 
 const HELP: &str = "\
-The backup is a data directory: accounts, keys, tasks and their contents as they were at one moment. DIR
-appears when it is complete. To restore it, copy it and serve from the copy:
+The backup is a complete data directory: accounts, keys, tasks and their contents at one point in time.
+DIR is created when the backup is complete. To restore it, copy it and serve from the copy:
 
   cp -r DIR /var/lib/pkgtool
   pkgtool serve models/ --data-dir /var/lib/pkgtool
 
-Exit code 1 if blobs were gone or altered before: they are named, and all else is in the backup.";
+Exit code 1 if blobs were missing or altered before the backup. They are listed, and the backup contains
+everything else.";
 
 /// Runs the command.
 pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
@@ -46,7 +47,7 @@ pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
     ))?;
     for path in &made.missing {
         let message =
-            format!("blobs/{path} was gone or altered before: the backup has it as little");
+            format!("blobs/{path} was missing or altered before the backup, so it is not included");
         output::tell("warning", &message);
     }
     Ok(if made.missing.is_empty() {

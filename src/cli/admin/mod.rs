@@ -1,4 +1,5 @@
-//! `pkgtool admin`: what an operator does with a gateway's data directory, whether it runs or not.
+//! `pkgtool admin`: operations on a gateway's data directory, whether the gateway is running or
+//! not.
 
 mod backup;
 mod purge;
@@ -8,14 +9,14 @@ use super::directory::Place;
 use super::exit::{Exit, Failure};
 use crate::database::DatabaseUrl;
 
-/// `admin backup`, `admin purge`, `admin status`.
+/// The commands `admin backup`, `admin purge` and `admin status`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Show how much is stored: tasks by state, blobs, the database, the disk
+    /// Show the amount of stored data: tasks by state, blobs, database, disk
     Status(status::Args),
-    /// Delete tasks that ended some time ago, beside a running server
+    /// Delete tasks that ended some time ago; the gateway may be running
     Purge(purge::Args),
-    /// Copy all records and blobs into a directory, beside a running server
+    /// Copy all records and blobs to a directory; the gateway may be running
     Backup(backup::Args),
 }
 
@@ -24,7 +25,7 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::Other(format!("no runtime can be started: {error}")))?;
+        .map_err(|error| Failure::Other(format!("cannot start the async runtime: {error}")))?;
     runtime.block_on(async {
         match command {
             Command::Status(args) => status::run(args).await,
@@ -34,7 +35,8 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
     })
 }
 
-/// The data directory, which must have a database: a mistyped name makes none.
+/// Returns the data directory. It must contain a database, so that a mistyped name does not create
+/// one.
 fn data(place: &Place) -> Result<std::path::PathBuf, Failure> {
     let directory = place.directory()?;
     let DatabaseUrl::Sqlite(file) = DatabaseUrl::in_directory(&directory);
@@ -42,12 +44,12 @@ fn data(place: &Place) -> Result<std::path::PathBuf, Failure> {
         return Ok(directory);
     }
     Err(Failure::Nothing(format!(
-        "{}: there is no gateway's data; name its directory with --data-dir",
+        "{}: no gateway data found; set its directory with --data-dir",
         directory.display()
     )))
 }
 
-/// Bytes as people read them.
+/// Formats a number of bytes for people.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];

@@ -14,11 +14,12 @@ use crate::task::{Blobs, Stores, remove_in_batches};
 /// Arguments of `pkgtool admin purge`.
 #[derive(Debug, clap::Args)]
 pub(in super::super) struct Args {
-    /// Tasks that ended so long ago: 30m, 12h, 7d [default: the setting `tasks.record_ttl_days`]
+    /// Delete tasks that ended at least this long ago: 30m, 12h, 7d [default: the setting
+    /// `tasks.record_ttl_days`]
     #[arg(long, value_name = "TIME", value_parser = span)]
     older_than: Option<Duration>,
 
-    /// Settings; without it `gateway.toml` in the data directory, if there is one
+    /// Settings file [default: `gateway.toml` in the data directory, if it exists]
     #[arg(long, value_name = "FILE", env = "PKGTOOL_CONFIG")]
     config: Option<PathBuf>,
 
@@ -43,14 +44,14 @@ pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
     let expired = remove_in_batches(&blobs, |most| tasks.sweep(Timestamp::now(), most)).await?;
     let orphans = blobs.sweep_orphans(&*tasks).await;
     output::print(&format!(
-        "{deleted} tasks that ended before {} are deleted, {expired} expired answers and {orphans} \
-         blobs without a task removed\n",
+        "deleted {deleted} tasks that ended before {}; removed {expired} expired results and {orphans} \
+         blobs without a task\n",
         shown(before)
     ))?;
     Ok(Exit::Clean)
 }
 
-/// For how long the server keeps what has ended.
+/// Returns how long the server keeps tasks that have ended.
 fn ttl(config: Option<&Path>, directory: &Path) -> Result<Duration, Failure> {
     let own = directory.join("gateway.toml");
     let config = config.or_else(|| own.is_file().then_some(own.as_path()));
@@ -59,8 +60,8 @@ fn ttl(config: Option<&Path>, directory: &Path) -> Result<Duration, Failure> {
     let settings = Settings::read(config, variables);
     let settings = settings.map_err(|error| Failure::Other(error.to_string()))?;
     settings.tasks.record_ttl().ok_or_else(|| {
-        let message = "`tasks.record_ttl_days` is 0: tasks are kept until they are deleted; say which \
-                       to delete with --older-than, such as --older-than 30d";
+        let message = "`tasks.record_ttl_days` is 0, so tasks are kept forever; choose the tasks to \
+                       delete with --older-than, such as --older-than 30d";
         Failure::Other(message.to_owned())
     })
 }

@@ -14,7 +14,7 @@ use crate::task::{Statistics, Stores};
 /// Arguments of `pkgtool admin status`.
 #[derive(Debug, clap::Args)]
 pub(in super::super) struct Args {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 
@@ -22,7 +22,7 @@ pub(in super::super) struct Args {
     place: Place,
 }
 
-/// What is shown.
+/// The numbers that the command shows.
 struct Found {
     tasks: Statistics,
     database: Space,
@@ -52,7 +52,7 @@ fn as_text(found: &Found) -> String {
     let tasks = &found.tasks;
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "{name:14}{value}");
     };
     line("waiting", tasks.waiting.to_string());
@@ -73,7 +73,7 @@ fn as_text(found: &Found) -> String {
     line("blobs", format!("{count} files, {size}"));
     line(
         "disk free",
-        found.free.map_or_else(|| "not known".to_owned(), bytes),
+        found.free.map_or_else(|| "unknown".to_owned(), bytes),
     );
     text
 }

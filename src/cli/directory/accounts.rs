@@ -9,18 +9,19 @@ use super::{Place, table};
 use crate::account::{Account, UNLIMITED};
 use crate::database::Timestamp;
 
-/// How a rate without a limit is written.
+/// The word for a rate without a limit.
 const WITHOUT_LIMIT: &str = "unlimited";
 
-/// What can be done with accounts.
+/// The operations on accounts.
 #[derive(Debug, clap::Subcommand)]
 pub(in super::super) enum Command {
     /// Create an account
     Create {
-        /// Its name: letters, digits, `-`, `_`, `.`
+        /// Name of the account: letters, digits, `-`, `_`, `.`
         #[arg(long)]
         name: String,
-        /// Requests per second, or `unlimited`; as many tasks may wait, up to 250, and run, up to 50
+        /// Requests per second, or `unlimited`. Also limits the number of waiting tasks (at most
+        /// 250) and running tasks (at most 50)
         #[arg(long, value_parser = rate)]
         rps: u32,
         #[command(flatten)]
@@ -28,12 +29,12 @@ pub(in super::super) enum Command {
     },
     /// Change an account
     Set {
-        /// Its name or number
+        /// Name or number of the account
         account: String,
         /// Requests per second, or `unlimited`
         #[arg(long, required_unless_present = "blocked", value_parser = rate)]
         rps: Option<u32>,
-        /// Whether all its requests are refused
+        /// Reject all requests of the account (true), or accept them again (false)
         #[arg(long, value_name = "true|false")]
         blocked: Option<bool>,
         #[command(flatten)]
@@ -41,7 +42,7 @@ pub(in super::super) enum Command {
     },
     /// List all accounts
     List {
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
         #[command(flatten)]
@@ -77,7 +78,7 @@ pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
     Ok(Exit::Clean)
 }
 
-/// Reads requests per second.
+/// Parses a number of requests per second.
 fn rate(text: &str) -> Result<u32, String> {
     if text == WITHOUT_LIMIT {
         return Ok(UNLIMITED);

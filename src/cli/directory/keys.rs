@@ -9,21 +9,21 @@ use super::{Place, table};
 use crate::account::{ApiKey, Permissions};
 use crate::database::Timestamp;
 
-/// What can be done with keys.
+/// The operations on API keys.
 #[derive(Debug, clap::Subcommand)]
 pub(in super::super) enum Command {
-    /// Create a key and print it, this once
+    /// Create a key and print it; it cannot be shown again
     Create {
-        /// The account's name or number
+        /// Name or number of the account
         #[arg(long)]
         account: String,
-        /// The key's name, unique in its account
+        /// Name of the key, unique in its account
         #[arg(long)]
         name: String,
-        /// What it permits: some of predict, read, write (write includes read)
+        /// Permissions of the key: some of predict, read, write (write includes read)
         #[arg(long, value_name = "predict,read,write")]
         permission: Permissions,
-        /// From when on it is refused: 12h, 30d, 2027-01-31, or 2027-01-31T08:00:00Z
+        /// Expiry time of the key: 12h, 30d, 2027-01-31, or 2027-01-31T08:00:00Z
         #[arg(long, value_name = "WHEN", value_parser = moment::parse)]
         expires: Option<Timestamp>,
         #[command(flatten)]
@@ -31,10 +31,10 @@ pub(in super::super) enum Command {
     },
     /// List keys, without their secrets
     List {
-        /// Only those of this account
+        /// List only the keys of this account
         #[arg(long)]
         account: Option<String>,
-        /// As JSON
+        /// Print JSON
         #[arg(long)]
         json: bool,
         #[command(flatten)]
@@ -42,9 +42,9 @@ pub(in super::super) enum Command {
     },
     /// Revoke a key
     Revoke {
-        /// Its name or number
+        /// Name or number of the key
         key: String,
-        /// Its account, where several have a key of this name
+        /// Account of the key, if several accounts have a key of this name
         #[arg(long)]
         account: Option<String>,
         #[command(flatten)]
@@ -64,13 +64,13 @@ pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
         } => {
             let now = Timestamp::now();
             if expires.is_some_and(|at| at <= now) {
-                let message = "--expires is in the past: the key would never be accepted";
+                let message = "--expires is in the past, so the key would never be valid";
                 return Err(Failure::Other(message.to_owned()));
             }
             let accounts = place.accounts().await?;
             let made = accounts.create_key(account, name, *permission, *expires, now);
             let (_, secret) = made.await?;
-            output::note("this is the only time that the key is shown");
+            output::note("the key is shown only this once");
             output::print(&format!("{}\n", secret.reveal()))?;
         }
         Command::List {
@@ -89,7 +89,7 @@ pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
             let accounts = place.accounts().await?;
             let revoked = accounts.revoke(account.as_deref(), key, Timestamp::now());
             let revoked = revoked.await?;
-            output::note(&format!("key `{}` is revoked", revoked.name));
+            output::note(&format!("key `{}` revoked", revoked.name));
         }
     }
     Ok(Exit::Clean)

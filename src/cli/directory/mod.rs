@@ -1,6 +1,7 @@
-//! The commands that change a gateway's accounts and keys: `accounts`, `keys`. They work on its data
-//! directory, whether it runs or not; a running gateway sees a new key at once, other changes within a
-//! second.
+//! The commands `accounts` and `keys`, which change a gateway's accounts and API keys.
+//!
+//! They work on its data directory, whether the gateway is running or not. A running gateway sees a
+//! new key at once, and other changes within a second.
 
 mod accounts;
 mod keys;
@@ -15,10 +16,10 @@ use crate::database::{DatabaseError, DatabaseUrl};
 use crate::task::Stores;
 pub(super) use moment::{shown, span};
 
-/// The data directory.
+/// The option for the data directory.
 #[derive(Debug, clap::Args)]
 pub(super) struct Place {
-    /// The gateway's data directory [default: the user's data directory]
+    /// Data directory of the gateway [default: the user's data directory]
     #[arg(
         long,
         value_name = "DIR",
@@ -29,7 +30,7 @@ pub(super) struct Place {
     data_dir: PathBuf,
 }
 
-/// `accounts` and `keys`.
+/// The commands `accounts` and `keys`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
     /// Create, change and list a gateway's accounts
@@ -45,7 +46,7 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::Other(format!("no runtime can be started: {error}")))?;
+        .map_err(|error| Failure::Other(format!("cannot start the async runtime: {error}")))?;
     runtime.block_on(async {
         match command {
             Command::Accounts(command) => accounts::run(command).await,
@@ -55,7 +56,7 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
 }
 
 impl Place {
-    /// The directory that it means.
+    /// Returns the data directory.
     pub(super) fn directory(&self) -> Result<PathBuf, Failure> {
         data_dir::of(&self.data_dir).map_err(Failure::Other)
     }
@@ -79,7 +80,7 @@ impl From<AccountError> for Failure {
     }
 }
 
-/// Columns of text, each as wide as its widest cell.
+/// Formats rows as columns, each as wide as its widest cell.
 fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());

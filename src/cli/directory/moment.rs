@@ -1,10 +1,10 @@
-//! Moments on the command line.
+//! Points in time and durations on the command line.
 
 use std::time::Duration;
 
 use crate::database::Timestamp;
 
-/// A date, a moment in UTC, or a while from now.
+/// Parses a date, a time in UTC, or a duration from now.
 pub(super) fn parse(text: &str) -> Result<Timestamp, String> {
     if let Some(at) = Timestamp::from_iso(text) {
         return Ok(at);
@@ -15,7 +15,7 @@ pub(super) fn parse(text: &str) -> Result<Timestamp, String> {
     }
 }
 
-/// A while.
+/// Parses a duration such as `30m`.
 pub(in super::super) fn span(text: &str) -> Result<Duration, String> {
     let seconds = text.char_indices().next_back().and_then(|(end, unit)| {
         let unit = match unit {
@@ -27,11 +27,11 @@ pub(in super::super) fn span(text: &str) -> Result<Duration, String> {
         };
         text[..end].parse::<u64>().ok()?.checked_mul(unit)
     });
-    let seconds = seconds.ok_or_else(|| "expected a while, such as 30m, 12h or 7d".to_owned())?;
+    let seconds = seconds.ok_or_else(|| "expected a duration such as 30m, 12h or 7d".to_owned())?;
     Ok(Duration::from_secs(seconds))
 }
 
-/// The moment to the second.
+/// Formats a time in UTC, to the second.
 pub(in super::super) fn shown(at: Timestamp) -> String {
     let text = at.to_iso();
     format!("{}Z", text.split('.').next().unwrap_or(&text))

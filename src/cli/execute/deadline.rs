@@ -1,8 +1,8 @@
-//! The time limit on what a command does itself: making inputs, comparing outputs.
+//! The time limit for work of the command itself: generating inputs, comparing outputs.
 //!
-//! Invariant: work that takes longer ends the command with the limit's name; nothing is half written
-//! then, because nothing is written in it. What engines do is limited in their own processes, which
-//! end with this one.
+//! Invariant: work that exceeds the limit ends the command with an error that names the limit. No
+//! file is half written then, since such work writes no files. The work of engines is limited in
+//! their worker processes, which end with this one.
 
 use std::process;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -13,12 +13,14 @@ use crate::cli::exit::Exit;
 use crate::cli::output;
 use crate::tensor::limit::Limit;
 
-/// Does `work`, and ends the command if it takes longer than `limit`. `doing` is what the error calls it.
+/// Runs `work`, and ends the command if it takes longer than `limit`. `doing` describes the work in
+/// the error.
 pub(super) fn within<T>(limit: Option<Duration>, doing: &str, work: impl FnOnce() -> T) -> T {
     let Some(limit) = limit else { return work() };
     let (done, watched) = channel::<()>();
     let doing = doing.to_owned();
-    // Work that computes cannot be interrupted, and what it holds is of no use any more.
+    // A computation cannot be interrupted, so the process ends. Its results are not needed any
+    // more.
     let watch = thread::Builder::new()
         .name("time limit".to_owned())
         .spawn(move || {
@@ -31,7 +33,7 @@ pub(super) fn within<T>(limit: Option<Duration>, doing: &str, work: impl FnOnce(
     let result = work();
     drop(done);
     if let Ok(watch) = watch {
-        // It ends by itself; a panic of it would be told when it happens.
+        // The thread ends by itself. If it panics, the panic is reported when it happens.
         let _ = watch.join();
     }
     result

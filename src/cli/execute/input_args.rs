@@ -1,8 +1,8 @@
-//! Arguments that say what a model is fed.
+//! Command line options for the inputs of a model.
 
 use crate::tensor::input::{DIM_HELP, INPUT_HELP, InputArgs};
 
-/// Inputs and dynamic dimensions.
+/// Options for inputs and dynamic dimensions.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Inputs")]
 pub(super) struct InputOptions {
@@ -12,7 +12,7 @@ pub(super) struct InputOptions {
     #[arg(long = "dim", value_name = "NAME|INDEX=N", help = DIM_HELP)]
     dims: Vec<String>,
 
-    /// Subtracted from an image's values, one number or one a channel
+    /// Mean to subtract from image values: one number, or one per channel
     #[arg(
         long,
         value_name = "M,…",
@@ -21,13 +21,13 @@ pub(super) struct InputOptions {
     )]
     mean: Vec<f32>,
 
-    /// What an image's values are divided by, one number or one a channel
+    /// Standard deviation to divide image values by: one number, or one per channel
     #[arg(long, value_name = "S,…", value_delimiter = ',')]
     std: Vec<f32>,
 }
 
 impl InputOptions {
-    /// For the runtime.
+    /// Converts the options to those of the runtime.
     pub(super) fn to_args(&self) -> InputArgs {
         InputArgs {
             inputs: self.inputs.clone(),

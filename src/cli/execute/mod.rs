@@ -27,34 +27,34 @@ use crate::tensor::Tensor;
 use crate::text::parsing;
 use target_args::{TargetArgs, Which};
 
-/// `run`, `chat`, `bench`, `compare`, `backends`.
+/// The commands `run`, `chat`, `bench`, `compare` and `backends`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Run a variant and show or write its outputs
+    /// Run a variant and print or write its outputs
     Run(Box<run::Args>),
-    /// Talk with a package's text model
+    /// Chat with a package's text model
     Chat(Box<chat::Args>),
-    /// Time variants and engines side by side
+    /// Benchmark variants and engines side by side
     Bench(Box<bench::Args>),
-    /// Compare two variants, engines or model files on the same inputs
+    /// Compare the outputs of two variants, engines or model files on the same inputs
     Compare(Box<compare::Args>),
-    /// Show what this machine has for each backend, by trying it
+    /// Show the engines and backends that work on this machine
     Backends(backends::Args),
-    /// Work for another pkgtool at the other end of standard input
+    /// Run as a worker process of another pkgtool, connected through standard input
     #[command(name = process::ARGUMENT, hide = true)]
     Worker {
-        /// What for
+        /// Kind of work
         #[arg(default_value = "models")]
         work: Work,
     },
 }
 
-/// What a worker does.
+/// The kind of work of a worker process.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub(super) enum Work {
-    /// Runs models.
+    /// Run models.
     Models,
-    /// Reads bytes of others: chat templates, pictures, texts.
+    /// Parse untrusted data: chat templates, images, texts.
     #[value(name = parsers::WORK)]
     Parsers,
 }
@@ -78,7 +78,7 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
     }
 }
 
-/// How the processes that a command starts are confined.
+/// Returns the sandbox mode of the processes that a command starts.
 fn sandbox(command: &Command) -> Mode {
     match command {
         Command::Run(args) => args.target.sandbox,
@@ -90,7 +90,7 @@ fn sandbox(command: &Command) -> Mode {
     }
 }
 
-/// Selects a method below `path`.
+/// Selects a method of a model below `path`.
 fn selected(args: &TargetArgs, path: &Path, which: Which<'_>) -> Result<Selection, Failure> {
     args.select(path, which)
         .map_err(|error| not_selected(&error))
@@ -103,8 +103,8 @@ fn not_selected(error: &SelectionError) -> Failure {
     }
 }
 
-/// Tells what ExecuTorch's own runtime is known to compute wrongly in what was run, whoever ran it; what
-/// is wrong for rare inputs only if these are compared.
+/// Prints notes about operators that ExecuTorch's runtime is known to compute wrongly, whichever
+/// engine ran the model. Faults that affect only rare inputs are noted in comparisons only.
 fn tell_wrong(wish: &Wish, started: &Started, rare: bool) {
     if wish.format != "executorch" {
         return;
@@ -119,9 +119,9 @@ fn tell_wrong(wish: &Wish, started: &Started, rare: bool) {
     let wrong = method.map(|method| known_wrong(&source, method));
     let engine = started.candidate.engine;
     let whose = if engine == "executorch" {
-        "its answer is not to be relied on there".to_owned()
+        "its output is unreliable there".to_owned()
     } else {
-        format!("{engine} does not, and answers otherwise than a device there")
+        format!("{engine} computes it correctly, so its output differs from a device's")
     };
     let wrong = wrong.unwrap_or_default().into_iter();
     for known in wrong.filter(|known| known.rare == rare) {
@@ -132,31 +132,31 @@ fn tell_wrong(wish: &Wish, started: &Started, rare: bool) {
     }
 }
 
-/// Whether a limit ended it, which another engine would reach as well.
+/// Returns whether a limit ended the run, which another engine would reach as well.
 fn by_limit(tried: &[(Candidate, EngineError)]) -> bool {
     let mut errors = tried.iter().map(|(_, error)| error);
     errors.any(|error| matches!(error, EngineError::Limit { .. }))
 }
 
-/// Loads and runs once, and tells the user of every fallback.
+/// Loads the model and runs it once. Prints a note about each fallback.
 fn started(wish: &Wish, inputs: &[Tensor], launcher: &Launcher) -> Result<Started, Failure> {
     let started = target::start(wish, inputs, launcher).map_err(|error| {
         let model = wish.model.display();
         let others = match &error {
             StartError::Failed(tried) if wish.engine.is_some() && !by_limit(tried) => {
-                "; without `--engine` others are tried"
+                "; without `--engine`, other engines are tried"
             }
             _ => "",
         };
         Failure::Other(format!("{model}: {error}{others}"))
     })?;
     tell_wrong(wish, &started, false);
-    // Who names an engine knows that it is not the backend; the answer says so too.
+    // With a named engine, the user knows that it is not the backend. The output says so, too.
     if let Some(why) = started.off_target().filter(|_| wish.engine.is_none()) {
         let backend = wish.backend.map_or("", crate::package::Backend::name);
         output::tell(
             "warning",
-            &format!("not run on {backend}, but on {}; {why}", started.candidate),
+            &format!("ran on {} instead of {backend}; {why}", started.candidate),
         );
     }
     Ok(started)

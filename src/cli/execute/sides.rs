@@ -1,5 +1,5 @@
-//! Several things to run side by side: paths × precisions × engines, each with a label; and the inputs
-//! that they are run on, which are the same for all.
+//! The sides of `bench` and `compare`: every combination of paths, precisions, backends and
+//! engines, each with a label. All sides run on the same inputs.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,36 +16,36 @@ use crate::source::text::defuse_line;
 use crate::tensor::input::{InputArgs, Joint, Party};
 use crate::tensor::{Tensor, TensorSpec};
 
-/// Lists that are multiplied out.
+/// Options with lists whose combinations are run.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct SideArgs {
-    /// Precisions of the package, several for a comparison of them
+    /// Precisions of the package; give several to compare them
     #[arg(long, value_name = "TOKEN,…", value_delimiter = ',')]
     precision: Vec<String>,
 
-    /// Backends: which packages of a directory, and what bare model files are run on; several for a
-    /// comparison of them
+    /// Backends: select packages of a directory, and backends for bare model files; give several to
+    /// compare them
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = backend_parser(), help_heading = "Target")]
     backend: Vec<Backend>,
 
-    /// Engines, several for a comparison of them; `auto` takes the best that works
+    /// Engines; give several to compare them. `auto` takes the best engine that works
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "auto", value_parser = engine_parser())]
     engine: Vec<String>,
 }
 
-/// One thing to run.
+/// One combination to run.
 #[derive(Debug, Clone)]
 pub(super) struct Side {
-    /// The backend that was named.
+    /// The backend that the user named.
     pub(super) backend: Option<Backend>,
-    /// The method of a model.
+    /// The selected method of a model.
     pub(super) selection: Selection,
-    /// The engine that was named.
+    /// The engine that the user named.
     pub(super) engine: Option<String>,
 }
 
 impl SideArgs {
-    /// Every path for every backend in every precision on every engine, in this order of importance.
+    /// Returns every combination, ordered by path, then backend, precision and engine.
     pub(super) fn sides(
         &self,
         paths: &[PathBuf],
@@ -85,23 +85,23 @@ impl SideArgs {
         Ok(selections)
     }
 
-    /// The backends that were named.
+    /// Returns the backends that the user named.
     pub(super) fn backends(&self) -> &[Backend] {
         &self.backend
     }
 
-    /// The precisions that were named.
+    /// Returns the precisions that the user named.
     pub(super) fn precisions(&self) -> &[String] {
         &self.precision
     }
 
-    /// The engines that were named, [`None`] for the best that works.
+    /// Returns the engines that the user named, with [`None`] for the best that works.
     pub(super) fn engines(&self) -> impl Iterator<Item = Option<&str>> {
         self.engine.iter().map(|engine| named_engine(engine))
     }
 }
 
-/// Each of a list, or once nothing where the list is empty.
+/// Returns each element of a list, or a single `None` if the list is empty.
 fn or_open<'l, T, U: 'l>(list: &'l [T], view: fn(&'l T) -> U) -> Vec<Option<U>> {
     if list.is_empty() {
         return vec![None];
@@ -110,7 +110,7 @@ fn or_open<'l, T, U: 'l>(list: &'l [T], view: fn(&'l T) -> U) -> Vec<Option<U>> 
 }
 
 impl Side {
-    /// Backend and engine.
+    /// Returns backend and engine.
     pub(super) fn which(&self) -> Which<'_> {
         Which {
             precision: None,
@@ -119,18 +119,20 @@ impl Side {
         }
     }
 
-    /// What is to be run.
+    /// Returns the description of the run for the runtime.
     pub(super) fn wish(&self, target: &TargetArgs) -> Wish {
         target.wish(&self.selection, self.which())
     }
 
-    /// `glimpse decoder int8 (qnn), ort on cpu`: what tells it from the others.
+    /// Returns a label that distinguishes the side from others, such as `glimpse decoder int8
+    /// (qnn), ort on cpu`.
     pub(super) fn label(&self, candidate: Candidate) -> String {
         format!("{}, {candidate}", what(&self.selection))
     }
 }
 
-/// What all sides take in common, and the arguments for it. The user hears where a size has nothing to do.
+/// Returns the common signature of all sides and the arguments for it. Prints a note about sizes
+/// without effect.
 pub(super) fn joint(
     sides: &[Side],
     labels: impl Fn(usize, &Side) -> String,
@@ -149,7 +151,7 @@ pub(super) fn joint(
     Ok((joint, args))
 }
 
-/// The head of a tensor that a side was given.
+/// Name, dtype and shape of an input tensor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct GivenInput {
     name: String,
@@ -158,7 +160,7 @@ pub(super) struct GivenInput {
 }
 
 impl GivenInput {
-    /// Those of a side.
+    /// Describes the inputs of a side.
     pub(super) fn list(specs: &[TensorSpec], tensors: &[Tensor]) -> Vec<Self> {
         let pairs = specs.iter().zip(tensors);
         pairs
@@ -170,7 +172,7 @@ impl GivenInput {
             .collect()
     }
 
-    /// Several on one line.
+    /// Formats several inputs on one line.
     pub(super) fn line(inputs: &[Self]) -> String {
         let texts: Vec<String> = inputs.iter().map(Self::to_string).collect();
         if texts.is_empty() {
@@ -180,7 +182,7 @@ impl GivenInput {
     }
 }
 
-/// `image float32[1, 3, 64, 64]`.
+/// Formats as `image float32[1, 3, 64, 64]`.
 impl fmt::Display for GivenInput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, dtype, shape } = self;
@@ -188,7 +190,7 @@ impl fmt::Display for GivenInput {
     }
 }
 
-/// What a selection is, in a few words: `glimpse int8 for qnn`, or the model file's name.
+/// Describes a selection in a few words: `glimpse int8 for qnn`, or the model file's name.
 pub(super) fn what(selection: &Selection) -> String {
     let Some(variant) = &selection.variant else {
         let name = selection.model.file_name().unwrap_or_default();

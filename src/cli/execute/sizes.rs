@@ -1,8 +1,9 @@
-//! Sizes for open dimensions where the usual one, 1, is none that the model takes: those that its graph
-//! suggests, then common ones, until the model has run.
+//! Finds sizes for dynamic dimensions if the model does not accept the default size 1.
 //!
-//! Invariant: sizes that the user gave are kept; what was taken instead of 1, and why, is told. A model
-//! that fails for any other reason fails as it did.
+//! Sizes suggested by the model's graph are tried first, then common ones, until the model runs.
+//!
+//! Invariant: sizes given by the user are kept. A chosen size and its reason are reported. If the
+//! model fails for another reason, the original error is reported.
 
 use std::time::{Duration, Instant};
 
@@ -15,29 +16,29 @@ use crate::runtime::target::{self, StartError};
 use crate::runtime::worker::Launcher;
 use crate::tensor::input::{self, InputArgs, OpenDim, TrialSize};
 
-/// No further size is tried after this time.
+/// Time after which no further size is tried.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is to be run, for trials.
+/// The model that trials run.
 pub(super) struct Model<'a> {
     /// Limits, backend, threads.
     pub(super) target: &'a TargetArgs,
     /// Backend and engine, if the user named them.
     pub(super) which: Which<'a>,
-    /// The method of a model.
+    /// The selected method of a model.
     pub(super) selection: &'a Selection,
 }
 
-/// What trials found.
+/// The outcome of the trials.
 enum Found {
     /// The model ran with these sizes.
     Sizes(Vec<TrialSize>),
-    /// It did not, with any of these.
+    /// The model ran with none of these sizes.
     Nothing(Vec<u64>),
 }
 
-/// Runs something with the inputs that were given and, where it fails because of open dimensions that
-/// nobody gave a size, with sizes that the model takes.
+/// Runs something with the given inputs. If that fails because of dynamic dimensions without a
+/// given size, runs it again with sizes that the model accepts.
 pub(super) fn with_sizes<T>(
     model: &Model<'_>,
     given: &InputArgs,
@@ -67,10 +68,10 @@ pub(super) fn with_sizes<T>(
     }
 }
 
-/// Tries sizes; nothing if sizes are not what the model failed for.
+/// Tries sizes. Returns `None` if the model failed for another reason.
 fn search(model: &Model<'_>, given: &InputArgs, open: &[OpenDim]) -> Option<Found> {
     let launcher = model.target.launcher().ok()?;
-    // Once more as it was: only now it is known how it failed.
+    // Repeat the run without changes, to find out how it failed.
     if !matches!(try_out(model, given, &[], &launcher), Outcome::SizesMayHelp) {
         return None;
     }
@@ -147,8 +148,8 @@ fn taken(choices: &[TrialSize]) -> String {
     });
     let texts: Vec<String> = texts.collect();
     format!(
-        "open dimensions are 1 where nobody says their size, which this model does not take; it runs \
-         with {}; `--dim NAME=SIZE` sets others",
+        "dynamic dimensions default to 1, which this model does not accept; it runs with {}; set other \
+         sizes with `--dim NAME=SIZE`",
         texts.join(", ")
     )
 }
@@ -161,10 +162,10 @@ fn advice(open: &[OpenDim], tried: &[u64]) -> String {
     let tried: Vec<String> = tried.iter().map(u64::to_string).collect();
     let also = match tried.join(", ") {
         none if none.is_empty() => String::new(),
-        sizes => format!(", nor with {sizes}"),
+        sizes => format!(", or with {sizes}"),
     };
     format!(
-        "its open dimensions were 1, and it does not run so{also}: give their sizes with {}",
+        "the model does not run with dynamic dimensions of size 1{also}: set their sizes with {}",
         options.join(" ")
     )
 }

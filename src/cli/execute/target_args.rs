@@ -1,4 +1,5 @@
-//! Arguments that `run`, `bench` and `compare` share: what to run and what may run it.
+//! Options that `run`, `chat`, `bench` and `compare` share: the model to run, and the engines that
+//! may run it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,38 +17,38 @@ use crate::runtime::worker::Launcher;
 use crate::tensor::input::InputArgs;
 use crate::tensor::limit::MemoryLimit;
 
-/// What the making of inputs is called when it takes too long.
-pub(super) const MAKING_INPUTS: &str = "making the inputs";
+/// The description of generating inputs in errors about the time limit.
+pub(super) const MAKING_INPUTS: &str = "generating the inputs";
 
-/// Which variant of a package, and what runs it: for commands that run one.
+/// Options for commands that run one variant: the variant of a package, and its engine.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct VariantArgs {
-    /// Precision of the variant; without it the first in the config
+    /// Precision of the variant [default: the first in the config]
     #[arg(long, value_name = "TOKEN")]
     precision: Option<String>,
 
-    /// Backend: which package of a directory, and what a bare model file is run on
+    /// Backend: selects a package of a directory, and the backend for a bare model file
     #[arg(long, value_name = "NAME", value_parser = backend_parser(), help_heading = "Target")]
     backend: Option<Backend>,
 
-    /// Engine; `auto` takes the best that works
+    /// Engine; `auto` takes the best engine that works
     #[arg(long, default_value = "auto", value_parser = engine_parser())]
     engine: String,
 }
 
-/// Which variant, and what runs it; what is absent is left open.
+/// A choice of variant and engine. Absent values are unspecified.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Which<'a> {
     /// Precision of the variant.
     pub(super) precision: Option<&'a str>,
-    /// Which package of a directory, and what a bare model file is run on.
+    /// Backend that selects a package of a directory, or that a bare model file is run on.
     pub(super) backend: Option<Backend>,
-    /// The engine that was named.
+    /// The engine that the user named.
     pub(super) engine: Option<&'a str>,
 }
 
 impl VariantArgs {
-    /// What they name.
+    /// Returns the choice that the options describe.
     pub(super) fn which(&self) -> Which<'_> {
         Which {
             precision: self.precision.as_deref(),
@@ -57,7 +58,7 @@ impl VariantArgs {
     }
 }
 
-/// Where a model runs, and within which limits.
+/// Options for the engine of a model and for limits.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Target")]
 pub(super) struct TargetArgs {
@@ -65,54 +66,56 @@ pub(super) struct TargetArgs {
     #[arg(long, value_name = "NAME")]
     pub(super) component: Option<String>,
 
-    /// Method; without it `forward`, or the only one
+    /// Method [default: `forward`, or the only one]
     #[arg(long, value_name = "NAME")]
     pub(super) method: Option<String>,
 
-    /// Fail rather than run anywhere else than on the package's backend
+    /// Fail instead of falling back to anything but the package's backend
     #[arg(long)]
     pub(super) strict: bool,
 
-    /// Threads of a run; without it, as many as there are cores
+    /// Number of threads per run [default: the number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) threads: Option<u16>,
 
-    /// ONNX Runtime's library, instead of the one that is found
+    /// Path of the ONNX Runtime library [default: search for it]
     #[arg(long, value_name = "FILE")]
     pub(super) ort_lib: Option<PathBuf>,
 
-    /// How Core ML, MLX and Vulkan programs in half precision are computed where their backend is not: `wide`
-    /// in float32 with their weights as they are, `half` with every result rounded as the program declares
+    /// Precision for Core ML, MLX and Vulkan programs in half precision when their backend is
+    /// missing: `wide` computes in float32 with unchanged weights, `half` rounds every result as
+    /// the program declares
     #[arg(long, value_name = "HOW", value_parser = rounding_parser(), default_value = "wide")]
     pub(super) rounding: Rounding,
 
-    /// Option of ONNX Runtime's session, over those that are set for the model; may be given several times
+    /// Session option for ONNX Runtime, overriding those set for the model; may be given several
+    /// times
     #[arg(long, value_name = "KEY=VALUE")]
     pub(super) ort_option: Vec<OrtOption>,
 
-    /// Instructions that engines compute with, instead of the most that the processor has; ONNX Runtime
-    /// takes from it only whether there is VNNI
+    /// CPU instructions that engines use [default: all that the processor has]. ONNX Runtime only
+    /// distinguishes whether VNNI is included
     #[arg(long, value_name = "SET", env = "PKGTOOL_CPU_FEATURES", value_parser = PossibleValuesParser::new(cpu_features()))]
     pub(super) cpu_features: Option<String>,
 
-    /// Whether the processes that run models are confined: `auto` as far as the system can, `require` fully or not at
-    /// all, `off` never
+    /// Sandbox of the processes that run models: `auto` restricts them as far as the system can,
+    /// `require` fails unless fully restricted, `off` disables it
     #[arg(long, value_name = "MODE", value_parser = sandbox_parser(), default_value = "auto", env = "PKGTOOL_SANDBOX")]
     pub(super) sandbox: Mode,
 
-    /// Longest time that each step may take, in seconds: making the inputs, loading, one run, comparing
-    /// the outputs of a set
+    /// Time limit of each step, in seconds: generating the inputs, loading, one run, comparing the
+    /// outputs of a set
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) timeout: Option<Duration>,
 
-    /// Most memory that a model's process may take, and the inputs that are made for it: `512MiB`,
-    /// `4GiB`; without it three quarters of what is free
+    /// Maximum memory of a model's process and of its generated inputs, such as `512MiB` or `4GiB`
+    /// [default: three quarters of the free memory]
     #[arg(long, value_name = "SIZE", value_parser = byte_count)]
     pub(super) max_memory: Option<u64>,
 }
 
 impl TargetArgs {
-    /// Selects a method below `path`.
+    /// Selects a method of a model below `path`.
     pub(super) fn select(
         &self,
         path: &Path,
@@ -132,7 +135,7 @@ impl TargetArgs {
         selection::select_link(path, &self.choice(which), name)
     }
 
-    /// What these arguments leave to choose from.
+    /// Returns the criteria for selecting a method.
     pub(super) fn choice(&self, which: Which<'_>) -> Choice {
         Choice {
             precision: which.precision.map(str::to_owned),
@@ -142,7 +145,7 @@ impl TargetArgs {
         }
     }
 
-    /// What is to be run.
+    /// Returns the description of the run for the runtime.
     pub(super) fn wish(&self, selection: &Selection, which: Which<'_>) -> Wish {
         let variant = selection.variant.as_ref();
         Wish {
@@ -164,16 +167,16 @@ impl TargetArgs {
         }
     }
 
-    /// How worker processes are started.
+    /// Returns the launcher of worker processes.
     pub(super) fn launcher(&self) -> Result<Launcher, Failure> {
         let mut launcher = Launcher::new()
-            .map_err(|error| Failure::Other(format!("cannot find my own program: {error}")))?;
+            .map_err(|error| Failure::Other(format!("cannot find the pkgtool binary: {error}")))?;
         launcher.timeout = self.timeout;
         launcher.memory_limit = Some(self.memory_limit());
         Ok(launcher)
     }
 
-    /// Inputs that are made within the limits on memory.
+    /// Returns input options with the limit on memory.
     pub(super) fn limited(&self, inputs: InputArgs) -> InputArgs {
         InputArgs {
             memory: Some(self.memory_limit()),
@@ -181,7 +184,7 @@ impl TargetArgs {
         }
     }
 
-    /// Does something that is no engine's work within the limit on time.
+    /// Runs work of the command itself within the time limit.
     pub(super) fn within<T>(&self, doing: &str, work: impl FnOnce() -> T) -> T {
         deadline::within(self.timeout, doing, work)
     }
@@ -192,46 +195,46 @@ impl TargetArgs {
     }
 }
 
-/// Modes of the sandbox by their names.
+/// Returns a parser for the modes of the sandbox.
 pub(super) fn sandbox_parser() -> impl TypedValueParser<Value = Mode> {
     PossibleValuesParser::new(Mode::ALL.map(Mode::name))
         .map(|name| name.parse().expect("only their names pass"))
 }
 
-/// The engine that `--engine` names; `auto` is none.
+/// Returns a parser for the names of engines and `auto`.
 pub(super) fn engine_parser() -> PossibleValuesParser {
     let engines = ENGINES.iter().map(|engine| engine.name());
     PossibleValuesParser::new(["auto"].into_iter().chain(engines))
 }
 
-/// The engine's name for [`Wish`].
+/// Returns the engine's name for [`Wish`]; `None` for `auto`.
 pub(super) fn named_engine(argument: &str) -> Option<&str> {
     (argument != "auto").then_some(argument)
 }
 
-/// Backends by their names.
+/// Returns a parser for the names of backends.
 pub(super) fn backend_parser() -> impl TypedValueParser<Value = Backend> {
     PossibleValuesParser::new(Backend::ALL.map(Backend::name))
         .map(|name| Backend::from_name(&name).expect("only their names pass"))
 }
 
-/// A number of seconds, above 0.
+/// Parses a number of seconds above 0.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    let seconds: f64 = text.parse().map_err(|_| "expected a number".to_owned())?;
     Duration::try_from_secs_f64(seconds)
         .ok()
         .filter(|time| !time.is_zero())
-        .ok_or_else(|| "must be above 0".to_owned())
+        .ok_or_else(|| "expected a number above 0".to_owned())
 }
 
-/// A size in bytes with its unit. A number alone would be taken for megabytes by one and for bytes by
-/// another.
+/// Parses a size in bytes with its unit. A bare number is rejected, since it could be meant in
+/// bytes or in megabytes.
 fn byte_count(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
         "" if digits.parse::<u64>().is_ok() => {
             return Err(format!(
-                "it has no unit; write `{digits}MiB` or `{digits}GiB`"
+                "missing unit: write `{digits}MiB` or `{digits}GiB`"
             ));
         }
         "" | "b" => 1,
@@ -243,13 +246,13 @@ fn byte_count(text: &str) -> Result<u64, String> {
         "gb" => 1_000_000_000,
         other => {
             return Err(format!(
-                "`{other}` is no unit; KiB, MiB, GiB, kB, MB, GB are"
+                "invalid unit `{other}`: expected KiB, MiB, GiB, kB, MB or GB"
             ));
         }
     };
     let number: u64 = digits
         .parse()
-        .map_err(|_| "not a whole number".to_owned())?;
+        .map_err(|_| "expected a whole number".to_owned())?;
     number
         .checked_mul(unit)
         .filter(|bytes| *bytes > 0)
@@ -274,7 +277,7 @@ mod tests {
         assert_eq!(byte_count("100B"), Ok(100));
         assert_eq!(
             byte_count("10"),
-            Err("it has no unit; write `10MiB` or `10GiB`".to_owned())
+            Err("missing unit: write `10MiB` or `10GiB`".to_owned())
         );
         assert_eq!(byte_count("2mb"), Ok(2_000_000));
         assert!(byte_count("0").is_err());

@@ -26,45 +26,47 @@ use crate::validate;
     reason = "each is a flag of the command line"
 )]
 pub(super) struct Args {
-    /// Files and directories to mend; a directory is walked as `validate` walks it
+    /// Files and directories to fix. Directories are searched as `validate` does
     #[arg(value_name = "PATH", default_value = ".")]
     paths: Vec<PathBuf>,
 
-    /// Also make fixes that decide what is the author's to decide: precision tokens, licences, names of
-    /// files, words that were most likely meant
+    /// Also apply fixes that make a choice for the author: precision tokens, licences, file names,
+    /// likely corrections of words
     #[arg(long = "unsafe")]
     also_unsafe: bool,
 
-    /// Show what would change as a unified diff, and write nothing; ends with 1 if something would
+    /// Print the changes as a unified diff instead of writing them. Exits with code 1 if there are
+    /// any
     #[arg(long, conflicts_with = "format")]
     diff: bool,
 
-    /// Say what would change, and write nothing; ends with 1 if something would, or if an error is left
+    /// Print the changes instead of writing them. Exits with code 1 if there are any, or if errors
+    /// remain
     #[arg(long)]
     check: bool,
 
-    /// Mend only what this rule finds, by code or name; may be given several times
+    /// Apply only the fixes of this rule, given by code or name; may be given several times
     #[arg(long = "rule", value_name = "RULE", value_parser = rule)]
     rules: Vec<&'static str>,
 
-    /// How to tell what was done
+    /// Output format
     #[arg(long, value_enum, default_value_t = FormatArg::Human)]
     format: FormatArg,
 
-    /// The precision list to check against, instead of a precisions.json at the root of what is
-    /// mended or the built-in list
+    /// Precision list to check against, instead of a precisions.json at the root of the fixed tree
+    /// or the built-in list
     #[arg(long, value_name = "FILE")]
     precisions: Option<PathBuf>,
 
-    /// Don't open model files: nothing is written that only they say
+    /// Don't open model files; skip fixes that need them
     #[arg(long)]
     no_model: bool,
 
-    /// Number of threads; 0 means one for each processor
+    /// Number of threads; 0 means one per processor
     #[arg(long, short, value_name = "N", default_value_t = 0)]
     jobs: usize,
 
-    /// Print nothing but what went wrong
+    /// Print only errors
     #[arg(long, short)]
     quiet: bool,
 
@@ -74,7 +76,7 @@ pub(super) struct Args {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum FormatArg {
-    /// For people
+    /// Text for people
     Human,
     /// One JSON document
     Json,
@@ -92,9 +94,9 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
             .iter()
             .map(|path| path.display().to_string())
             .collect();
-        let hint = "`pkgtool validate -v` tells what was passed over, and why";
+        let hint = "`pkgtool validate -v` shows skipped paths and the reasons";
         return Err(Failure::Nothing(format!(
-            "nothing to mend in {}: {hint}",
+            "nothing to fix in {}: {hint}",
             paths.join(", ")
         )));
     }
@@ -112,7 +114,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(args.exit(&outcome, &left))
 }
 
-/// Mends for `validate --fix`, and tells each fix on standard error.
+/// Applies fixes for `validate --fix`, and prints each fix to standard error.
 pub(super) fn mend(
     validate: validate::Options,
     policy: &Policy,
@@ -160,14 +162,15 @@ impl Args {
         }
     }
 
-    /// What is left: of files that were written as they now are, also what several say together.
+    /// Returns the remaining findings. After writing, everything is validated again, which includes
+    /// rules that compare several files.
     fn left(
         &self,
         policy: &Policy,
         options: &Options,
         outcome: &Outcome,
     ) -> Result<Vec<Diagnostic>, Failure> {
-        // Where no file could be looked at, directories may lack one.
+        // If no file was checked, directories may still lack a config.
         if !self.writes() && outcome.checked > 0 {
             let mut report = Report {
                 diagnostics: outcome.left.clone(),
@@ -202,13 +205,14 @@ impl Args {
     }
 }
 
-/// All changes, for `patch` and `git apply`; made harmless only for a terminal.
+/// Returns all changes as a diff for `patch` and `git apply`. Control characters are escaped only
+/// on a terminal.
 fn diff(outcome: &Outcome) -> String {
     let mut text = String::new();
     for file in &outcome.files {
         for rename in &file.renamed {
             let (from, to) = (rename.from.display(), rename.to.display());
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "rename from {from}\nrename to {to}");
         }
         text.push_str(&fix::unified(&file.shown, &file.before, &file.after));
@@ -220,9 +224,9 @@ fn diff(outcome: &Outcome) -> String {
     }
 }
 
-/// A rule by code or name.
+/// Parses the code or name of a rule.
 fn rule(text: &str) -> Result<&'static str, String> {
-    let meta = validate::rule_named(text).map_err(|help| format!("no such rule; {help}"))?;
+    let meta = validate::rule_named(text).map_err(|help| format!("unknown rule: {help}"))?;
     match meta.fix {
         Some(_) => Ok(meta.code),
         None => Err(format!("{} {} has no fixes", meta.code, meta.name)),

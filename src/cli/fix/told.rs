@@ -1,4 +1,4 @@
-//! What `fix` did, in words and as JSON.
+//! Reports of `pkgtool fix`: as text for people and as JSON.
 
 use std::fmt::Write;
 
@@ -8,10 +8,10 @@ use crate::diagnostic::{Applicability, Diagnostic, Severity};
 use crate::fix::{Fixed, Mended, Options, Outcome};
 use crate::source::text::{defuse, defuse_line};
 
-/// Most findings that are listed for people.
+/// Maximum number of findings in the text.
 const MAX_LISTED: usize = 40;
 
-/// For people.
+/// Renders the report as text.
 pub(in crate::cli) fn human(outcome: &Outcome, left: &[Diagnostic], options: &Options) -> String {
     let mut text = String::new();
     for file in &outcome.files {
@@ -59,12 +59,12 @@ fn tell_file(text: &mut String, file: &Mended) {
         );
     }
     if let Some(reason) = &file.refused {
-        line_of(text, &format!("  not done: {}", defuse_line(reason)));
+        line_of(text, &format!("  not fixed: {}", defuse_line(reason)));
     }
 }
 
 fn line_of(text: &mut String, line: &str) {
-    // Writing to a text cannot fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(text, "{line}");
 }
 
@@ -92,7 +92,7 @@ fn summary(outcome: &Outcome, left: &[Diagnostic], options: &Options) -> String 
             let verb = if all == 1 { "is" } else { "are" };
             let errors = counted(errors, "error", "errors");
             format!(
-                "{} {verb} left, {errors} among them",
+                "{} {verb} left, including {errors}",
                 counted(all, "finding", "findings")
             )
         }
@@ -104,25 +104,25 @@ fn counted(count: usize, one: &str, several: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { several })
 }
 
-/// Why a finding was not mended.
+/// Returns why a finding was not fixed.
 fn why_left(diagnostic: &Diagnostic, options: &Options) -> String {
     let help = diagnostic
         .help
         .as_deref()
-        .unwrap_or("it is for a person to decide");
+        .unwrap_or("the author must decide");
     match &diagnostic.fix {
         Some(fix) if fix.applicability > options.boldest => {
             format!("--unsafe would {}", fix.title)
         }
         Some(_) if !options.only.is_empty() && !options.only.contains(diagnostic.rule.code) => {
-            "it has a fix, but --rule left it out".to_owned()
+            "it has a fix, but --rule excludes it".to_owned()
         }
-        Some(fix) => format!("not done: {}", fix.title),
+        Some(fix) => format!("not fixed: {}", fix.title),
         None => format!("no fix: {help}"),
     }
 }
 
-/// One JSON document: version 1 of a contract that only grows.
+/// Renders the report as one JSON document, version 1. Later versions only add fields.
 pub(in crate::cli) fn json(outcome: &Outcome, left: &[Diagnostic], options: &Options) -> String {
     let files: Vec<Value> = outcome
         .files
@@ -184,14 +184,14 @@ fn left_of(one: &Diagnostic, options: &Options) -> Value {
     })
 }
 
-/// How many findings are errors.
+/// Counts the findings that are errors.
 pub(in crate::cli) fn errors(left: &[Diagnostic]) -> usize {
     left.iter()
         .filter(|one| one.severity == Severity::Error)
         .count()
 }
 
-/// Files that could not be mended, and why.
+/// Returns the files that could not be fixed, and the reasons.
 pub(in crate::cli) fn failures(outcome: &Outcome) -> Vec<(&str, &str)> {
     let files = outcome.files.iter();
     files
@@ -199,7 +199,7 @@ pub(in crate::cli) fn failures(outcome: &Outcome) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// One fix on one line.
+/// Formats one fix as a line.
 pub(in crate::cli) fn fixed_line(shown: &str, fixed: &Fixed) -> String {
     let (code, name) = (fixed.rule.code, fixed.rule.name);
     let consent = match fixed.applicability {

@@ -1,4 +1,4 @@
-//! Arguments of `pkgtool init`, and the options that they are.
+//! Arguments of `pkgtool init`, and their conversion to options.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -15,41 +15,44 @@ use crate::policy::{Overrides, Policy};
 #[derive(Debug, clap::Args)]
 #[command(after_help = crate::cli::exit::HELP)]
 pub(in crate::cli) struct Args {
-    /// A backend's directory with model files, or a tree with several. Each gets a config.json
+    /// Directory of a backend with model files, or a tree with several of them. Each gets a
+    /// config.json
     #[arg(value_name = "DIR", default_value = ".")]
     directory: PathBuf,
 
-    /// The model token. Without it what the model files' names begin with
+    /// Model token [default: the common beginning of the model files' names]
     #[arg(long, visible_alias = "name", value_name = "NAME", value_parser = token)]
     model: Option<String>,
 
-    /// The family, a loose grouping of models. Without it that of configs for other backends
+    /// Family, a loose grouping of models [default: that of the configs for other backends]
     #[arg(long, value_name = "NAME", value_parser = token)]
     family: Option<String>,
 
-    /// The size token. Without it what directory and names say
+    /// Size token [default: inferred from directory and file names]
     #[arg(long, value_name = "NAME", value_parser = token)]
     size: Option<String>,
 
-    /// What the model can do; may be given several times, or with commas. Without it what other
-    /// backends' configs, signatures, components and names say
+    /// Capability of the model; may be given several times, or with commas [default: inferred from
+    /// other backends' configs, signatures, components and names]
     #[arg(long = "capability", value_name = "NAME", value_delimiter = ',', value_parser = capability)]
     capabilities: Vec<String>,
 
-    /// The licence, an SPDX identifier or a model card's slug. Without it what a model card or a
-    /// LICENSE file in the package says
+    /// Licence: an SPDX identifier or the short name in a model card [default: read from a model
+    /// card or a LICENSE file in the package]
     #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     license: Option<String>,
 
-    /// Only this backend's directories; in a directory that is not named after a backend, its backend
+    /// Write configs only for this backend. In a directory that is not named after a backend, the
+    /// backend of its models
     #[arg(long, value_name = "NAME", value_parser = backend)]
     backend: Option<Backend>,
 
-    /// The precision of a file, or of all files that do not say theirs; may be given several times
+    /// Precision of a file, or of all files whose names don't state theirs; may be given several
+    /// times
     #[arg(long = "precision", value_name = "[FILE=]TOKEN", value_parser = precision)]
     precision: Vec<(Option<String>, String)>,
 
-    /// The precision list to read names by, instead of a precisions.json of the repository or the
+    /// Precision list to interpret names with, instead of the repository's precisions.json or the
     /// built-in list
     #[arg(long, value_name = "FILE")]
     precisions: Option<PathBuf>,
@@ -58,16 +61,16 @@ pub(in crate::cli) struct Args {
     #[arg(long, short = 'n')]
     dry_run: bool,
 
-    /// Write configs that are there anew. What only an author knows is kept, unless it is given: size, family,
-    /// capabilities, licence, tokenizers, names of tensors, which dimensions vary
+    /// Rewrite existing configs. Fields that only an author knows are kept unless given: size,
+    /// family, capabilities, licence, tokenizers, tensor names, dynamic dimensions
     #[arg(long)]
     force: bool,
 
-    /// Ask nothing and take what is likely, where something is
+    /// Ask no questions and accept the proposed values
     #[arg(long, short)]
     yes: bool,
 
-    /// How to print what was inferred
+    /// Output format
     #[arg(long, value_enum, default_value_t = FormatArg::Human)]
     format: FormatArg,
 
@@ -79,7 +82,7 @@ pub(in crate::cli) struct Args {
 enum FormatArg {
     /// A table for each config
     Human,
-    /// One JSON document with the configs' texts
+    /// One JSON document with the texts of the configs
     Json,
 }
 
@@ -112,7 +115,7 @@ impl Args {
         self.settings.policy(Overrides::default())
     }
 
-    /// Whether questions may be asked: somebody is there to answer.
+    /// Returns whether questions may be asked: standard input and standard error are terminals.
     pub(super) fn asks(&self) -> bool {
         let is_there = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         is_there && !self.yes && !self.is_json()
@@ -131,7 +134,7 @@ impl Args {
     }
 }
 
-/// A token of the format.
+/// Parses a token of the config format.
 pub(super) fn token(text: &str) -> Result<String, String> {
     let is_token = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     if !text.is_empty() && text.bytes().all(is_token) {
@@ -140,7 +143,7 @@ pub(super) fn token(text: &str) -> Result<String, String> {
     Err("expected lower-case letters, digits and `_`, for example `whisper_tiny`".to_owned())
 }
 
-/// A capability of the format.
+/// Parses a capability of the config format.
 pub(super) fn capability(text: &str) -> Result<String, String> {
     let known = crate::author::init::CAPABILITIES;
     if known.contains(&text) {
@@ -148,13 +151,13 @@ pub(super) fn capability(text: &str) -> Result<String, String> {
     }
     let meant = crate::source::suggest::nearest(text, known.into_iter());
     let hint = meant.map_or(String::new(), |meant| format!("did you mean `{meant}`? "));
-    Err(format!("{hint}one of {}", known.join(", ")))
+    Err(format!("{hint}expected one of {}", known.join(", ")))
 }
 
-/// A backend of the format.
+/// Parses a backend of the config format.
 pub(super) fn backend(text: &str) -> Result<Backend, String> {
     let names = Backend::ALL.map(Backend::name);
-    Backend::from_name(text).ok_or_else(|| format!("one of {}", names.join(", ")))
+    Backend::from_name(text).ok_or_else(|| format!("expected one of {}", names.join(", ")))
 }
 
 fn precision(text: &str) -> Result<(Option<String>, String), String> {

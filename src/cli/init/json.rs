@@ -1,10 +1,10 @@
-//! A plan as one JSON document: version 1 of a contract that only grows.
+//! The plan of `pkgtool init` as one JSON document, version 1. Later versions only add fields.
 
 use serde_json::{Value as Json, json};
 
 use crate::author::init::{Draft, Plan};
 
-/// The document, with a newline at its end; `written` says of each draft whether it was.
+/// Returns the document with a final newline. `written` says for each draft whether it was written.
 pub(super) fn render(plan: &Plan, written: &[Result<bool, String>]) -> String {
     let drafts = plan.drafts.iter().zip(written);
     let configs: Vec<Json> = drafts

@@ -20,7 +20,7 @@ use crate::validate;
 
 pub(super) use args::Args;
 
-/// How often questions are asked: an answer may raise another one.
+/// Maximum number of rounds of questions. An answer may raise another question.
 const MAX_ROUNDS: usize = 3;
 
 /// Runs the command.
@@ -50,7 +50,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         return Err(Failure::Other(questions::missing(&needs(&plan))));
     }
     if plan.drafts.is_empty() {
-        let reason = "no directory is left to write a config for";
+        let reason = "no directory needs a config";
         return Err(Failure::Nothing(reason.to_owned()));
     }
     Ok(if plan.drafts.iter().any(Draft::has_errors) {
@@ -67,7 +67,7 @@ fn plan(options: &Options, policy: &Policy) -> Result<Plan, Failure> {
     })
 }
 
-/// What is missing: each need once, with the drafts' reasons.
+/// Returns the missing values: each need once, with the drafts that have it and their reasons.
 fn needs(plan: &Plan) -> Vec<(Need, Vec<(String, init::Missing)>)> {
     let mut needs: BTreeMap<Need, Vec<(String, init::Missing)>> = BTreeMap::new();
     for draft in &plan.drafts {
@@ -79,7 +79,8 @@ fn needs(plan: &Plan) -> Vec<(Need, Vec<(String, init::Missing)>)> {
     needs.into_iter().collect()
 }
 
-/// Writes what may be written; says of each draft whether it was, or why it could not be.
+/// Writes the drafts that may be written. Returns for each draft whether it was written, or the
+/// error.
 fn write(plan: &Plan, args: &Args, is_complete: bool) -> Vec<Result<bool, String>> {
     let drafts = plan.drafts.iter();
     drafts
@@ -105,7 +106,7 @@ fn tell(plan: &Plan, written: &[Result<bool, String>], args: &Args) -> Result<()
         let fate = match written {
             Ok(true) => "written",
             _ if draft.text.is_none() => "incomplete, not written",
-            _ if draft.has_errors() => "not written: it would have errors",
+            _ if draft.has_errors() => "not written, it would have errors",
             _ => "not written",
         };
         out.write_all(table::render(draft, fate).as_bytes())?;

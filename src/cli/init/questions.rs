@@ -1,17 +1,18 @@
-//! What has to be said: asked on a terminal, else named with its option.
+//! Values that `pkgtool init` cannot infer: asked on a terminal, otherwise reported with the option
+//! that sets them.
 
 use super::args;
 use crate::author::init::{Given, Missing, Need};
 use crate::cli::exit::Failure;
 use crate::cli::output;
 
-/// How often a question is asked again.
+/// Maximum number of attempts at answering a question.
 const MAX_TRIES: usize = 3;
 
-/// A need, and where and why it is there.
+/// A need, and the drafts that have it with their reasons.
 type Needed = (Need, Vec<(String, Missing)>);
 
-/// Asks for each, once for all configs.
+/// Asks for each need, once for all configs.
 pub(super) fn ask(needs: &[Needed], given: &mut Given) -> Result<(), Failure> {
     for (need, places) in needs {
         let Some((_, missing)) = places.first() else {
@@ -52,7 +53,7 @@ fn ask_once(
     Ok(take(need, &answer, given))
 }
 
-/// Takes an answer, or says what is wrong with it.
+/// Stores an answer in `given`, or returns what is wrong with it.
 fn take(need: &Need, answer: &str, given: &mut Given) -> Result<(), String> {
     match need {
         Need::Model => given.model = Some(args::token(answer)?),
@@ -71,18 +72,18 @@ fn take(need: &Need, answer: &str, given: &mut Given) -> Result<(), String> {
     Ok(())
 }
 
-/// The options that are missing, with the reasons, in one line.
+/// Lists the missing options and the reasons in one line.
 pub(super) fn missing(needs: &[Needed]) -> String {
     let needs = needs.iter().filter_map(|(need, places)| {
         let (_, missing) = places.first()?;
         let proposal = match &missing.proposal {
-            Some(text) => format!("; `{text}` is proposed, --yes takes it"),
+            Some(text) => format!("; accept the proposal `{text}` with --yes"),
             None => String::new(),
         };
         Some(format!("`{}` ({}{proposal})", need.flag(), missing.why))
     });
     let needs: Vec<String> = needs.collect();
-    format!("nothing was written; say {}", needs.join(", "))
+    format!("nothing was written: missing {}", needs.join(", "))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A config for people: each field, its value, and what it was inferred from.
+//! A drafted config as a table for people: each field, its value, and what it was inferred from.
 
 use std::fmt::Write as _;
 
@@ -7,13 +7,13 @@ use serde_json::Value as Json;
 use crate::author::init::{Draft, Field};
 use crate::source::text::defuse_line;
 
-/// Longest value that is shown whole, in characters.
+/// Maximum length of a value that is shown in full, in characters.
 const MAX_VALUE: usize = 48;
 
-/// The table of a draft; `fate` says what became of it.
+/// Renders the table of a draft. `fate` is the outcome, such as `written`.
 pub(super) fn render(draft: &Draft, fate: &str) -> String {
     let mut out = format!("{} ({fate})\n", defuse_line(&draft.shown));
-    // The format's own address is no news.
+    // The field with the address of the format itself is left out.
     let fields = draft
         .fields
         .iter()

@@ -1,4 +1,4 @@
-//! A model's description as JSON: version 1 of a contract that only grows.
+//! A model's description as JSON, version 1. Later versions only add fields.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -7,7 +7,7 @@ use crate::model::{
     Allowed, Dim, Dynamism, Method, ModelInfo, NamedData, TensorInfo, Value, ValueKind,
 };
 
-/// The document, with a line end.
+/// Returns the document with a final newline.
 pub(super) fn render(info: &ModelInfo, file_size: u64, beside: &Beside) -> String {
     let methods: Map<String, Json> = info
         .methods
@@ -54,7 +54,7 @@ pub(super) fn render(info: &ModelInfo, file_size: u64, beside: &Beside) -> Strin
     format!("{document:#}\n")
 }
 
-/// What a data file holds under a name.
+/// Renders a named entry of a data file.
 fn named_json(named: &NamedData) -> Json {
     let mut json = named
         .tensor
@@ -99,7 +99,7 @@ fn value_json(value: &Value) -> Json {
     let mut json = match &value.kind {
         ValueKind::Tensor { info, data } => tensor_json(info, data.as_deref()),
         ValueKind::Int(number) => json!({ "kind": "int", "value": number }),
-        // JSON has no infinities: they are null there, so the text tells.
+        // JSON cannot represent infinities and NaN, so they are written as text.
         ValueKind::Double(number) if !number.is_finite() => {
             json!({ "kind": "double", "value": number.to_string() })
         }
@@ -114,7 +114,7 @@ fn value_json(value: &Value) -> Json {
     json
 }
 
-/// Puts a field before those of an object: readers look for it there.
+/// Inserts a field at the beginning of an object, where readers expect it.
 fn put_first(object: &mut Json, key: &str, value: &str) {
     if let Some(fields) = object.as_object_mut() {
         fields.shift_insert(0, key.to_owned(), json!(value));
@@ -140,7 +140,7 @@ fn tensor_json(info: &TensorInfo, data: Option<&[Json]>) -> Json {
     json
 }
 
-/// A dimension: whether the file tells that it is dynamic, its largest size, its symbol.
+/// Renders a dimension: whether the file marks it as dynamic, its maximum size, its symbol.
 fn dim_json(dim: &Dim) -> Json {
     match dim {
         Dim::Fixed(size) => json!({ "dynamic": false, "size": size }),

@@ -24,14 +24,14 @@ use payloads::Payloads;
 /// Arguments of `pkgtool inspect`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The model file; also its https:// address, or hf:OWNER/REPOSITORY/PATH
+    /// Model file: a path, an https:// address, or hf:OWNER/REPOSITORY/PATH
     file: PathBuf,
 
     /// Print one JSON document
     #[arg(long)]
     json: bool,
 
-    /// Also tell what was fetched of a file on a server
+    /// Also print the requests and bytes read from a server
     #[arg(long, short)]
     verbose: bool,
 
@@ -45,7 +45,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let file = &far.paths()[0];
     let path = far.shown(&file.display().to_string());
     let opened = model::open(file);
-    // What could not be fetched is not the model's fault.
+    // An error in fetching the file is reported as such, not as a fault of the model.
     if opened.is_err() {
         far.check()?;
     }
@@ -59,10 +59,10 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     if let Some(named_as) = info.named_as {
         let format = info.format;
         output::note(&format!(
-            "the file is of format {format}, but its name says {named_as}: rename it"
+            "the file has format {format}, but its name suggests {named_as}: rename it"
         ));
     }
-    // Of a file on a server, the files beside it are not fetched.
+    // For a file on a server, the files beside it are not fetched.
     if path == file.display().to_string() {
         note_missing_data(file, &info);
     }
@@ -70,12 +70,12 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         far.tell_traffic();
     }
     if let Err(failure) = far.check() {
-        output::note(&format!("not all of the file was looked at: {failure}"));
+        output::note(&format!("the file was read only partially: {failure}"));
     }
     Ok(Exit::Clean)
 }
 
-/// Prints a note if a file that the model keeps data in is missing or has other data.
+/// Prints a note if an external data file of the model is missing or has the wrong content.
 fn note_missing_data(file: &Path, info: &ModelInfo) {
     let directory = file.parent().filter(|parent| parent != &Path::new(""));
     let directory = directory.unwrap_or(Path::new("."));
@@ -83,19 +83,19 @@ fn note_missing_data(file: &Path, info: &ModelInfo) {
     let first = faults.find_map(|external| external.locate(directory).err());
     if let Some(fault) = first {
         output::note(&format!(
-            "the model does not load without its data: it {fault}; put the data file beside the model"
+            "the model cannot be loaded without its data: it {fault}; put the data file beside the model"
         ));
     }
 }
 
-/// What stands beside a program's description.
+/// Facts that are shown besides the model's description.
 #[derive(Default)]
 struct Beside {
-    /// The file.
+    /// Path of the model file.
     path: PathBuf,
-    /// What ExecuTorch's runtime is known to compute wrongly, by method.
+    /// Operators that ExecuTorch's runtime is known to compute wrongly, by method.
     wrong: BTreeMap<String, Vec<KnownWrong>>,
-    /// What the payloads of delegates hold.
+    /// Contents of the delegates' payloads.
     payloads: Payloads,
 }
 
@@ -104,7 +104,7 @@ impl Beside {
         if info.format != "executorch" {
             return Self::default();
         }
-        // What cannot be read whole runs nowhere.
+        // A model that cannot be read completely cannot run anywhere.
         let alone = || Self {
             path: path.to_owned(),
             ..Self::default()
@@ -128,7 +128,8 @@ impl Beside {
         self.wrong.get(&method.name).map_or(&[], Vec::as_slice)
     }
 
-    /// The payloads of a method, an entry a delegate; none where they could not be read.
+    /// Returns the payloads of a method, one entry per delegate, or an empty slice if they could
+    /// not be read.
     fn payloads(&self, method: &Method) -> &[Option<Payload>] {
         self.payloads.get(&method.name).map_or(&[], Vec::as_slice)
     }

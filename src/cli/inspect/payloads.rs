@@ -1,4 +1,5 @@
-//! What the payloads of a program's delegates hold, by method.
+//! Contents of the payloads of an ExecuTorch program's delegates, by method. A payload is the part
+//! of a model that is compiled for one backend.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +11,15 @@ use crate::model::{Breach, Dim, TensorInfo};
 use crate::package::Backend;
 use crate::source::ReadAt;
 
-/// Most kinds of operators, states and payloads that cannot be read, each, that people are shown.
+/// Maximum number of operators, states and unreadable payloads (each) shown in the text.
 const MAX_SHOWN: usize = 24;
-/// Most of them that a document lists for one payload.
+/// Maximum number of entries (each) listed for one payload in JSON.
 const MAX_LISTED: usize = 4096;
 
-/// The payloads of methods by name, an entry a delegate.
+/// The payloads of each method by name, one entry per delegate.
 pub(super) type Payloads = BTreeMap<String, Vec<Option<Payload>>>;
 
-/// Those of a program.
+/// Reads the payloads of a program.
 pub(super) fn read(source: &dyn ReadAt, body: &ProgramBody) -> Payloads {
     let methods = body.methods.iter();
     methods
@@ -26,7 +27,8 @@ pub(super) fn read(source: &dyn ReadAt, body: &ProgramBody) -> Payloads {
         .collect()
 }
 
-/// What the payloads of a method for a backend hold together, in lines of a word and what it is about.
+/// Returns the combined contents of a method's payloads for one backend, as pairs of a label and a
+/// text.
 pub(super) fn lines(payloads: &[Option<Payload>], id: &str) -> Vec<(&'static str, String)> {
     let backend = Backend::of_delegate(id);
     let payloads = payloads.iter().flatten();
@@ -95,7 +97,7 @@ fn times((name, count): (&String, &u64)) -> String {
     }
 }
 
-/// The first of them in a line, and how many more there are.
+/// Joins the first entries in one line, followed by the number of further entries.
 fn shown(items: impl ExactSizeIterator<Item = String>) -> String {
     let more = items.len().saturating_sub(MAX_SHOWN);
     let mut items: Vec<String> = items.take(MAX_SHOWN).collect();
@@ -105,7 +107,7 @@ fn shown(items: impl ExactSizeIterator<Item = String>) -> String {
     items.join(", ")
 }
 
-/// A payload as JSON; nothing for one that nobody reads.
+/// Renders a payload as JSON, or null if its format is not supported.
 pub(super) fn document(payload: Option<&Payload>) -> Json {
     let Some(payload) = payload else {
         return Json::Null;
@@ -162,7 +164,8 @@ pub(super) fn document(payload: Option<&Payload>) -> Json {
     document
 }
 
-/// An input or output that a payload names; dtype and shape are null where it does not say them.
+/// Renders a named input or output of a payload. Its dtype and shape are null if the payload does
+/// not state them.
 fn port(port: &Port) -> Json {
     let tensor = port.tensor.as_ref();
     json!({

@@ -1,4 +1,4 @@
-//! Whether a program's methods run on any machine, and what is missing if not.
+//! Finds out whether a program's methods run on any machine, and what is missing otherwise.
 
 use std::path::Path;
 
@@ -6,9 +6,9 @@ use crate::engine::{gaps_everywhere, gaps_inside_everywhere};
 use crate::model::{Method, ModelInfo};
 use crate::tensor::Signature;
 
-/// What keeps a method from running on any machine: operators, delegates and values by name, and why in
-/// words, which are empty where nothing is missing. `None` if the question does not arise: only of programs and
-/// Core ML's models is it known.
+/// Returns the names of the operators, delegates and values that keep a method from running on any
+/// machine, and the reason. Both are empty if nothing is missing. Returns `None` if this is
+/// unknown: it is known only for ExecuTorch programs and Core ML models.
 pub(super) fn missing(
     model: &Path,
     info: &ModelInfo,

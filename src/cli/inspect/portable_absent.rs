@@ -1,10 +1,11 @@
-//! Whether a program's methods run on any machine, in a build that runs nothing: nobody can tell.
+//! Replaces the module `portable` in builds without engines, which cannot find out whether methods
+//! run on any machine.
 
 use std::path::Path;
 
 use crate::model::{Method, ModelInfo};
 
-/// No answer.
+/// Always returns `None`.
 pub(super) fn missing(_: &Path, _: &ModelInfo, _: &Method) -> Option<(Vec<String>, String)> {
     None
 }

@@ -1,4 +1,4 @@
-//! A model's description for people.
+//! A model's description as text for people.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use crate::model::executorch::body::KnownWrong;
 use crate::model::{Dim, Method, ModelInfo, Value, ValueKind};
 use crate::source::text::defuse_line;
 
-/// Most elements of a constant that are shown.
+/// Maximum number of a constant's elements that are shown.
 const MAX_ELEMENTS: usize = 16;
-/// Most names of a data file that are listed.
+/// Maximum number of names of a data file that are listed.
 const MAX_NAMED: usize = 24;
-/// Most segments that are listed.
+/// Maximum number of segments that are listed.
 const MAX_SEGMENTS: usize = 12;
 
-/// The text, with a line end.
+/// Returns the text with a final newline.
 pub(super) fn render(path: &str, info: &ModelInfo, file_size: u64, beside: &Beside) -> String {
     let mut text = String::new();
     head(&mut text, path, info, file_size);
@@ -110,14 +110,14 @@ fn write_method(text: &mut String, info: &ModelInfo, method: &Method, beside: &B
     }
 }
 
-/// What ExecuTorch's own runtime computes wrongly.
+/// Writes the operators that ExecuTorch's runtime computes wrongly.
 fn write_wrong(text: &mut String, wrong: &[KnownWrong]) {
     for KnownWrong { operator, what, .. } in wrong {
         line(text, &format!("  wrong in ExecuTorch  {operator} {what}"));
     }
 }
 
-/// What a data file holds for programs.
+/// Writes the named entries of a data file.
 fn named(text: &mut String, info: &ModelInfo) {
     if info.named.is_empty() {
         return;
@@ -162,7 +162,7 @@ fn value_text(value: &Value) -> String {
                 .flatten()
                 .any(|dim| matches!(dim, Dim::Maybe { .. }));
             let doubt = if uncertain {
-                " (dynamic; the file does not tell in which of these dimensions)"
+                " (dynamic, but the file does not state in which dimensions)"
             } else {
                 ""
             };
@@ -190,7 +190,7 @@ fn value_text(value: &Value) -> String {
     }
 }
 
-/// Two columns, indented.
+/// Writes two indented columns.
 fn rows(text: &mut String, rows: impl Iterator<Item = (String, String)>) {
     let rows: Vec<_> = rows.collect();
     let width = rows.iter().map(|(key, _)| key.chars().count()).max();
@@ -200,7 +200,7 @@ fn rows(text: &mut String, rows: impl Iterator<Item = (String, String)>) {
     }
 }
 
-/// One line, whatever names from the file are in it.
+/// Writes one line. Names from the file cannot add line breaks or control characters.
 fn line(text: &mut String, content: &str) {
     text.push_str(&defuse_line(content));
     text.push('\n');

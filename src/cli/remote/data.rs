@@ -1,4 +1,4 @@
-//! Predict data from the command line: a body as it is, or tensors.
+//! Request data from the command line: a complete body, or tensors.
 
 use std::fs;
 use std::io::Read;
@@ -13,10 +13,11 @@ use super::super::exit::Failure;
 use crate::client::Predict;
 use crate::tensor::npy;
 
-/// What a request holds.
+/// Options for the content of a request.
 #[derive(Debug, clap::Args)]
 pub(super) struct Content {
-    /// An input: NAME=VALUE or VALUE; a JSON array, @FILE.json, or @FILE.npy; repeated in order
+    /// Input as NAME=VALUE or VALUE: a JSON array, @FILE.json, or @FILE.npy. Repeat it for further
+    /// inputs, in order
     #[arg(long, value_name = "[NAME=]VALUE", conflicts_with = "data")]
     input: Vec<String>,
 
@@ -24,11 +25,11 @@ pub(super) struct Content {
     #[arg(long, value_name = "TEXT|@FILE|-")]
     data: Option<String>,
 
-    /// Predict config, a JSON object such as {"precision":"fp16"}, or @FILE
+    /// Predict config: a JSON object such as {"precision":"fp16"}, or @FILE
     #[arg(long, value_name = "JSON", conflicts_with = "config_id")]
     config: Option<String>,
 
-    /// A predict config that the service stores, by its id
+    /// Id of a predict config that the service stores
     #[arg(long, value_name = "ID")]
     config_id: Option<i64>,
 
@@ -38,7 +39,7 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// The request.
+    /// Builds the request.
     pub(super) fn request(&self) -> Result<Predict, Failure> {
         let body = match &self.data {
             Some(data) if data == "-" => {
@@ -76,7 +77,7 @@ impl Content {
     }
 }
 
-/// Text, or the content of the file after an `@`.
+/// Returns the text, or the content of the file after an `@`.
 fn text_or_file(text: &str) -> Result<Bytes, Failure> {
     match text.strip_prefix('@') {
         None => Ok(Bytes::copy_from_slice(text.as_bytes())),
@@ -88,7 +89,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|error| Failure::Other(format!("{}: {error}", path.display())))
 }
 
-/// One input of a request.
+/// Parses one input of a request.
 fn input(text: &str) -> Result<Value, Failure> {
     let is_value = |text: &str| text.starts_with(['[', '@', '-']) || text.parse::<f64>().is_ok();
     let (name, value) = match text.split_once('=') {

@@ -1,4 +1,4 @@
-//! The commands that ask a gateway: `services`, `predict`, `task`.
+//! The commands `services`, `predict` and `task`, which call a gateway over HTTP.
 
 mod data;
 mod predict;
@@ -13,7 +13,7 @@ use super::output;
 use crate::client::{Client, ClientError, ServiceName};
 use crate::source::text::escape;
 
-/// Arguments that all of them have.
+/// Options of all these commands.
 #[derive(Debug, clap::Args)]
 struct Remote {
     /// Address of the gateway
@@ -25,11 +25,11 @@ struct Remote {
     )]
     url: String,
 
-    /// File that holds the API key; without it the environment variable `PKGTOOL_API_KEY`
+    /// File with the API key [default: the environment variable `PKGTOOL_API_KEY`]
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
 
-    /// Account on whose behalf tasks are made, and owner of services named without one
+    /// Account to create tasks for, and owner of services named without an account
     #[arg(
         long,
         value_name = "ACCOUNT",
@@ -39,12 +39,12 @@ struct Remote {
     account: String,
 }
 
-/// `services`, `predict` and `task`.
+/// The commands `services`, `predict` and `task`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// List an account's services of a gateway: active or not, and why not
+    /// List the services of an account on a gateway, and why some are inactive
     Services(services::Args),
-    /// Ask a service of a gateway, and print its answer
+    /// Send a request to a service of a gateway and print the answer
     Predict(Box<predict::Args>),
     /// Create, watch, read and cancel tasks of a gateway
     #[command(subcommand)]
@@ -56,7 +56,7 @@ pub(super) fn run(command: &Command) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::Other(format!("no runtime can be started: {error}")))?;
+        .map_err(|error| Failure::Other(format!("cannot start the async runtime: {error}")))?;
     runtime.block_on(async {
         match command {
             Command::Services(args) => services::run(args).await,
@@ -79,7 +79,7 @@ impl Remote {
         Ok(Client::new(&self.url, key.as_deref())?)
     }
 
-    /// `service`, or `account/service`.
+    /// Parses `SERVICE` or `ACCOUNT/SERVICE`.
     fn service(&self, name: &str) -> ServiceName {
         let (account, model) = name.split_once('/').unwrap_or((&self.account, name));
         ServiceName {
@@ -95,7 +95,7 @@ impl From<ClientError> for Failure {
         let lacks_key = matches!(&error, ClientError::Refused { code: Some(code), .. }
             if code == "mlp.gateway.access_key_required");
         Self::Other(if lacks_key {
-            format!("{message}; set PKGTOOL_API_KEY, or name a file with --key-file")
+            format!("{message}; set PKGTOOL_API_KEY, or give a file with --key-file")
         } else {
             message
         })
@@ -105,12 +105,12 @@ impl From<ClientError> for Failure {
 /// Prints a value as JSON.
 fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value)
-        .map_err(|error| Failure::Other(format!("the answer cannot be written: {error}")))?;
+        .map_err(|error| Failure::Other(format!("cannot write the answer: {error}")))?;
     output::print(&format!("{text}\n"))?;
     Ok(())
 }
 
-/// Prints an answer: JSON on a terminal in lines, otherwise as it came.
+/// Prints an answer: on a terminal as indented JSON, otherwise unchanged.
 fn print_answer(body: &[u8]) -> Result<(), Failure> {
     use std::io::{IsTerminal, Write};
     let pretty = std::io::stdout().is_terminal();

@@ -8,7 +8,7 @@ use super::{Remote, print_answer};
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(in super::super) struct Args {
-    /// The service: its name, or ACCOUNT/NAME
+    /// Service to call: its name, or ACCOUNT/NAME
     service: String,
 
     #[command(flatten)]

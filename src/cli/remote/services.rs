@@ -7,7 +7,7 @@ use super::{Remote, print_json};
 /// Arguments of `pkgtool services`.
 #[derive(Debug, clap::Args)]
 pub(in super::super) struct Args {
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 
@@ -32,7 +32,7 @@ pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
             "inactive"
         };
         let reason = service.inactive_reason.as_deref().unwrap_or_default();
-        // One line for each service.
+        // Keep each service on one line.
         let reason: Vec<&str> = reason.split_whitespace().collect();
         let line = format!(
             "{:width$}  {state:8}  {}",

@@ -13,32 +13,32 @@ use super::data::Content;
 use super::{Remote, print_answer, print_json};
 use crate::client::{Client, TaskResult, TaskStatus};
 
-/// How often the spinner turns.
+/// Interval between two frames of the spinner.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The operations of a task.
+/// The operations on tasks.
 #[derive(Debug, clap::Subcommand)]
 pub(in super::super) enum Command {
     /// Create a task and print its id
     Create(Box<Create>),
-    /// Print where a task stands, as JSON
+    /// Print the state of a task as JSON
     Status(One),
-    /// Print a task's result; exit code 1 if there is none yet
+    /// Print the result of a task; exits with code 1 if it is not finished
     Result(Fetch),
     /// Cancel a task
     Cancel(One),
-    /// Delete a task that has ended, with its result
+    /// Delete a task that has ended, and its result
     Delete(One),
-    /// Wait for a task's end; exit code 1 if it was canceled or failed
+    /// Wait for a task to end; exits with code 1 if it was canceled or failed
     Wait(Wait),
-    /// List tasks, the newest first, as JSON
+    /// List tasks as JSON, newest first
     List(List),
 }
 
 /// Arguments of `pkgtool task create`.
 #[derive(Debug, clap::Args)]
 pub(in super::super) struct Create {
-    /// The service: its name, or ACCOUNT/NAME
+    /// Service to call: its name, or ACCOUNT/NAME
     service: String,
 
     #[command(flatten)]
@@ -48,10 +48,10 @@ pub(in super::super) struct Create {
     remote: Remote,
 }
 
-/// Arguments that name one task.
+/// The arguments that identify one task.
 #[derive(Debug, clap::Args)]
 pub(in super::super) struct One {
-    /// The task's id
+    /// Id of the task
     task: String,
 
     #[command(flatten)]
@@ -75,11 +75,11 @@ pub(in super::super) struct Wait {
     #[command(flatten)]
     one: One,
 
-    /// Longest time to wait, in seconds
+    /// Maximum time to wait, in seconds
     #[arg(long, value_name = "S")]
     timeout: Option<u64>,
 
-    /// Print the result when it is there, not the state
+    /// Print the result instead of the final state
     #[arg(long)]
     result: bool,
 }
@@ -87,11 +87,11 @@ pub(in super::super) struct Wait {
 /// Arguments of `pkgtool task list`.
 #[derive(Debug, clap::Args)]
 pub(in super::super) struct List {
-    /// Only tasks in this state
+    /// List only tasks in this state
     #[arg(long, value_parser = ["QUEUED", "PROCESSING", "COMPLETED", "CANCELED"], ignore_case = true)]
     status: Option<String>,
 
-    /// How many
+    /// Maximum number of tasks to list
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     limit: u16,
 
@@ -148,7 +148,7 @@ async fn create(args: &Create) -> Result<Exit, Failure> {
 async fn fetch(client: &Client, one: &One, file: Option<&PathBuf>) -> Result<Exit, Failure> {
     match client.result(&one.remote.account, &one.task).await? {
         TaskResult::Pending => {
-            output::note("the task is not finished yet; `pkgtool task wait` waits for it");
+            output::note("the task is not finished yet; wait for it with `pkgtool task wait`");
             Ok(Exit::Findings)
         }
         TaskResult::Ready(body) => {
@@ -173,7 +173,7 @@ async fn wait(args: &Wait) -> Result<Exit, Failure> {
     let Ok(ended) = tokio::time::timeout(limit, waited).await else {
         spinner.finish_and_clear();
         return Err(Failure::Other(format!(
-            "task {} did not end within {} s; it goes on",
+            "task {} did not end within {} s and is still running",
             one.task,
             limit.as_secs()
         )));
@@ -181,7 +181,7 @@ async fn wait(args: &Wait) -> Result<Exit, Failure> {
     spinner.finish_and_clear();
     let ended = ended?;
     if args.result {
-        // Of a task that failed this gives its error.
+        // For a failed task this prints its error.
         return fetch(&client, one, None).await;
     }
     print_json(&ended)?;
@@ -192,7 +192,7 @@ async fn wait(args: &Wait) -> Result<Exit, Failure> {
     })
 }
 
-/// A spinner on standard error, if that is a terminal.
+/// Returns a spinner on standard error, hidden unless that is a terminal.
 fn spinner() -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -207,8 +207,8 @@ fn spinner() -> ProgressBar {
 
 fn in_words(status: &TaskStatus) -> String {
     match (status.status.as_str(), status.queue_position) {
-        ("QUEUED", Some(place)) => format!("waits at place {place} of its queue"),
-        ("QUEUED", None) => "waits".to_owned(),
+        ("QUEUED", Some(place)) => format!("queued at position {place}"),
+        ("QUEUED", None) => "queued".to_owned(),
         ("PROCESSING", _) => "runs".to_owned(),
         (other, _) => other.to_lowercase(),
     }

@@ -35,31 +35,31 @@ use places::Places;
 use reload::Reload;
 use sources::{SourceArgs, Sources};
 
-/// Name of the settings' file in the data directory.
+/// Name of the settings file in the data directory.
 const CONFIG: &str = "gateway.toml";
 
 /// Arguments of `pkgtool serve`.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = HELP)]
 pub(super) struct Args {
-    /// Directories of packages, or addresses as `pull` takes them (https://…, hf:OWNER/REPOSITORY@REVISION);
-    /// each package becomes a service of the account `local`
+    /// Directories of packages, or addresses as for `pull` (https://…,
+    /// hf:OWNER/REPOSITORY@REVISION). Each package becomes a service of the account `local`
     #[arg(value_name = "PACKAGES")]
     packages: Vec<PathBuf>,
 
-    /// Where to listen: an address or a name, with a port [default: 127.0.0.1:8080]
+    /// Address or host name with a port to listen on [default: 127.0.0.1:8080]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<Listen>,
 
-    /// Directory of the database and of stored answers [default: the user's data directory]
+    /// Directory for the database and stored results [default: the user's data directory]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 
-    /// Settings; without it `gateway.toml` in the data directory, if there is one
+    /// Settings file [default: `gateway.toml` in the data directory, if it exists]
     #[arg(long, value_name = "FILE", env = "PKGTOOL_CONFIG")]
     config: Option<PathBuf>,
 
-    /// Print all settings as they are in force, and stop
+    /// Print all settings in force and exit
     #[arg(long)]
     print_config: bool,
 
@@ -68,11 +68,11 @@ pub(super) struct Args {
 }
 
 const HELP: &str = "\
-Every setting of the file is also an environment variable: PKGTOOL_ and its path in capitals, such as
-PKGTOOL_LISTEN or PKGTOOL_LIMITS_BODY_BYTES; arguments go over both.
+Every setting of the file is also an environment variable: PKGTOOL_ and its path in upper case, such as
+PKGTOOL_LISTEN or PKGTOOL_LIMITS_BODY_BYTES. Arguments override the environment, which overrides the file.
 
-Packages on servers are fetched into the data directory before the gateway listens, and what is new of them at
-each further start. Without their server a start serves the copies that are there.
+Packages on servers are downloaded to the data directory before the gateway listens, and updated at each
+start. If a server is unreachable, the existing copy is served.
 
 Examples:
   pkgtool serve packages-examples
@@ -91,11 +91,11 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::Other(format!("no runtime can be started: {error}")))?;
+        .map_err(|error| Failure::Other(format!("cannot start the async runtime: {error}")))?;
     runtime.block_on(serve(settings, args, level))
 }
 
-/// Arguments over environment over file.
+/// Reads the settings. Arguments override the environment, which overrides the file.
 fn settings(args: &Args) -> Result<Settings, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     let config = config_file(args)?;
@@ -115,12 +115,12 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
     Ok(settings)
 }
 
-/// The file of the settings, if there is one.
+/// Returns the path of the settings file, if there is one.
 fn config_file(args: &Args) -> Result<Option<PathBuf>, Failure> {
     if let Some(config) = &args.config {
         return Ok(Some(config.clone()));
     }
-    // Where the data directory is may come from the environment.
+    // The environment may set the data directory.
     let before = Settings::read(None, variables());
     let before = before.map_err(|error| Failure::Other(error.to_string()))?;
     let named = args.data_dir.clone().unwrap_or(before.data_dir);
@@ -139,13 +139,14 @@ async fn serve(mut settings: Settings, args: &Args, level: Level) -> Result<Exit
     let tls = Tls::read(&settings).map_err(|error| other(&error))?;
     let upstreams = proxies::upstreams(&settings, args)?;
     let sources = Sources::of(&settings, &args.sources)?;
-    // The address first: who gets it is the one server, and a mistake shows before anything is made.
+    // The address is bound first: only one server can get it, and mistakes show up before any file
+    // is created.
     let listeners = listen(&settings).await?;
     let lock = DataLock::take(&settings.data_dir).map_err(|error| other(&error))?;
     let (listeners, places) = if sources.is_empty() {
         (listeners, Places::default())
     } else {
-        // Nobody is to wait for an answer while packages come.
+        // Close the listeners during the download, so that clients do not wait for an answer.
         drop(listeners);
         let places = tokio::task::block_in_place(|| sources.fetch(&settings.data_dir))?;
         (listen(&settings).await?, places)
@@ -165,13 +166,13 @@ async fn serve(mut settings: Settings, args: &Args, level: Level) -> Result<Exit
     tracing::info!(address = %bound.address(), operators = operators.map(tracing::field::display), "serving");
     if operators.is_none() {
         tracing::info!(
-            "metrics name services and accounts only for a key that may use them; set `admin.listen` for all"
+            "metrics include services and accounts only for a key with access to them; set `admin.listen` to include all"
         );
     }
     let gateway = Gateway::new(running.parts());
     let mut beside = JoinSet::new();
     if let Some(bound) = for_operators {
-        // To the end: how a stop goes on is of interest, too.
+        // This listener runs until the end, so that operators can observe a shutdown.
         beside.spawn(bound.serve(Arc::clone(&gateway), None, std::future::pending()));
     }
     if let Some(tls) = &tls {
@@ -188,7 +189,7 @@ async fn serve(mut settings: Settings, args: &Args, level: Level) -> Result<Exit
     beside.spawn(async move {
         loop {
             hangups.notified().await;
-            // What came of it is in the log.
+            // The outcome is logged.
             let _ = tokio::task::block_in_place(|| asked.reload());
         }
     });
@@ -202,12 +203,12 @@ async fn serve(mut settings: Settings, args: &Args, level: Level) -> Result<Exit
     let mut again = signals;
     tokio::select! {
         () = end => tracing::info!("stopped"),
-        () = second_signal(&mut again) => tracing::warn!("stopped at once, at a second signal"),
+        () = second_signal(&mut again) => tracing::warn!("stopped at once after a second signal"),
     }
     Ok(Exit::Clean)
 }
 
-/// The listener for everybody, and that for operators if there is one.
+/// Binds the public listener, and the one for operators if the settings have it.
 async fn listen(settings: &Settings) -> Result<(Bound, Option<Bound>), Failure> {
     let bound = bind(&settings.listen).await?;
     let Some(address) = settings.admin.listen.0 else {
@@ -218,7 +219,7 @@ async fn listen(settings: &Settings) -> Result<(Bound, Option<Bound>), Failure> 
     Ok((bound, Some(operators.for_operators())))
 }
 
-/// The first of the addresses that can be had.
+/// Binds the first available address.
 async fn bind(listen: &Listen) -> Result<Bound, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     let addresses = listen.addresses().await;
@@ -233,22 +234,23 @@ async fn bind(listen: &Listen) -> Result<Bound, Failure> {
     }
     let first = first.map(|error| error.to_string());
     Err(Failure::Other(first.unwrap_or_else(|| {
-        format!("cannot listen on {listen}: it has no address")
+        format!("cannot listen on {listen}: the name has no address")
     })))
 }
 
-/// The key, once; what is served, and what is not.
+/// Prints the first API key if it was just created, and the packages that are served and not
+/// served.
 fn announce(
     running: &Running,
     address: &str,
     operators: Option<SocketAddr>,
 ) -> Result<(), Failure> {
     let mut text = String::new();
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     if let Some(secret) = running.first_key() {
         output::note(
-            "the account `local` was made, with this API key; it is not shown again, and \
-             `pkgtool keys create` makes others:",
+            "created the account `local` with this API key, which is shown only this once; create more \
+             with `pkgtool keys create`:",
         );
         let _ = writeln!(text, "{}", secret.reveal());
     }
@@ -263,9 +265,9 @@ fn announce(
         let _ = writeln!(text, "  {name:width$}  {}", summary(service));
     }
     if let Some(operators) = operators {
-        let _ = writeln!(text, "for operators: http://{operators}/metrics");
+        let _ = writeln!(text, "metrics for operators: http://{operators}/metrics");
     }
-    let _ = writeln!(text, "the API, shown and described: {address}/docs");
+    let _ = writeln!(text, "API documentation: {address}/docs");
     output::print(&text)?;
     for unserved in running.services().unserved().iter() {
         output::tell(
@@ -284,7 +286,7 @@ fn summary(service: &Arc<Service>) -> String {
     match &service.kind {
         Kind::Proxy(upstream) => {
             let addresses: Vec<String> = upstream.addresses().map(|it| it.address).collect();
-            format!("another service: {}", addresses.join(", "))
+            format!("proxy to {}", addresses.join(", "))
         }
         Kind::Untrained(_) => "not trained yet".to_owned(),
         Kind::Device(device) => {
@@ -293,14 +295,17 @@ fn summary(service: &Arc<Service>) -> String {
             if description.runnable {
                 backends
             } else {
-                format!("{backends} (nothing here runs it)")
+                format!("{backends} (no engine here runs it)")
             }
         }
     }
 }
 
-/// Becomes true when the process is asked to stop, and changes again when it is asked twice. SIGHUP asks to
-/// take over what changed, unless it tells that the server's terminal is gone: then it asks to stop.
+/// Returns a channel that becomes true when the process is asked to stop, and changes again at a
+/// second request.
+///
+/// SIGHUP asks for a reload of the settings. If it arrives because the server's terminal was
+/// closed, it asks to stop.
 fn stop_signal(hangups: &Arc<Notify>) -> io::Result<watch::Receiver<bool>> {
     let (sender, receiver) = watch::channel(false);
     #[cfg(unix)]
@@ -327,7 +332,7 @@ fn stop_signal(hangups: &Arc<Notify>) -> io::Result<watch::Receiver<bool>> {
             }
         });
     }
-    // Nothing else asks for it there but operators.
+    // On other systems, only operators can ask for a reload.
     #[cfg(not(unix))]
     let _ = hangups;
     #[cfg(not(unix))]
@@ -339,7 +344,7 @@ fn stop_signal(hangups: &Arc<Notify>) -> io::Result<watch::Receiver<bool>> {
     Ok(receiver)
 }
 
-/// Whether somebody sits before the server.
+/// Returns whether the server runs on a terminal.
 #[cfg(unix)]
 fn has_terminal() -> bool {
     use std::io::IsTerminal as _;

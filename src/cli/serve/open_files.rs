@@ -1,13 +1,14 @@
-//! How many files the process may have open, and how many connections that allows.
+//! Raises the process's limit of open files, and limits the number of connections accordingly.
 
 use crate::gateway::settings::Settings;
 
-/// Files that the server needs beside its connections: the database, bodies, upstreams, workers.
+/// Number of files that the server needs besides its connections: database, bodies, upstreams,
+/// workers.
 #[cfg(unix)]
 const OTHERS: u64 = 256;
 
-/// Raises the limit of open files as far as the system lets it, and lowers that of connections to what
-/// there is room for.
+/// Raises the limit of open files as far as the system allows, and lowers the limit of connections
+/// to what fits.
 pub(super) fn make_room(settings: &mut Settings) {
     let Some(files) = raise() else { return };
     let connections = &mut settings.limits.connections;
@@ -16,13 +17,13 @@ pub(super) fn make_room(settings: &mut Settings) {
         tracing::warn!(
             set = *connections,
             possible = room,
-            "fewer connections than are set: the system's limit of open files (ulimit -n) is too low"
+            "connections limited below the setting: the system's limit of open files (ulimit -n) is too low"
         );
         *connections = room;
     }
 }
 
-/// Raises the limit to the hard one, and gives how many connections that is.
+/// Raises the soft limit to the hard limit, and returns the number of connections that it allows.
 #[cfg(unix)]
 fn raise() -> Option<u64> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -31,11 +32,11 @@ fn raise() -> Option<u64> {
     let files = match setrlimit(resource, hard, hard) {
         Ok(()) => hard,
         Err(error) => {
-            tracing::warn!(%error, soft, "the limit of open files stays");
+            tracing::warn!(%error, soft, "cannot raise the limit of open files");
             soft
         }
     };
-    // Of few files the connections get half.
+    // If the limit is small, connections get half of it.
     Some(files.saturating_sub(OTHERS).max(files / 2))
 }
 

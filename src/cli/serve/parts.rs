@@ -1,4 +1,5 @@
-//! From settings to a running gateway: database, accounts, services, tasks; and back down again.
+//! Starts and stops the gateway's components: database, accounts, services, tasks and training
+//! jobs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use crate::service::{
 use crate::task::{Blobs, Queue, QueueOptions, Stores, TaskId, TaskIds, TaskStore};
 use crate::train::{CacheDirectory, DerivedServices, Jobs, JobsOptions, package_directory};
 
-/// What of a running server takes over other settings.
+/// The components of a running server that accept new settings.
 pub(super) struct Live {
     current: Arc<ArcSwap<Settings>>,
     services: Arc<Services>,
@@ -39,12 +40,13 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// The settings in force.
+    /// Returns the settings in force.
     pub(super) fn settings(&self) -> Arc<Settings> {
         self.current.load_full()
     }
 
-    /// The proxies of settings that are not in force yet. Must not be called by what drives other tasks.
+    /// Returns the proxies of settings that are not in force yet. This blocks, so it must not be
+    /// called on a thread that drives other tasks.
     pub(super) fn proxies(
         &self,
         settings: &Settings,
@@ -60,7 +62,7 @@ impl Live {
         Handle::current().block_on(proxies)
     }
 
-    /// Whether the upstream of a proxy is another one than before, or is called in another way.
+    /// Returns whether a proxy has a different upstream or different upstream options than before.
     pub(super) fn has_changed(&self, proxies: &[Service]) -> bool {
         proxies.iter().any(|new| {
             let before = self.services.proxy(new.owner, &new.name);
@@ -72,7 +74,7 @@ impl Live {
         })
     }
 
-    /// Everything goes by these settings and proxies, which were checked; accounts and keys are read again.
+    /// Puts checked settings and proxies in force, and reloads accounts and keys.
     pub(super) fn take_over(&self, settings: Settings, proxies: Vec<Service>) {
         let settings = Arc::new(settings);
         self.current.store(Arc::clone(&settings));
@@ -84,7 +86,7 @@ impl Live {
     }
 }
 
-/// Everything that runs behind the listener.
+/// All components behind the listener.
 pub(super) struct Running {
     settings: Settings,
     current: Arc<ArcSwap<Settings>>,
@@ -105,7 +107,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts everything, the queue last, on a data directory whose lock is held.
+    /// Starts all components, the queue last. The caller holds the lock of the data directory.
     pub(super) async fn start(
         settings: Settings,
         (lock, upstreams): (DataLock, Vec<UpstreamOptions>),
@@ -123,16 +125,17 @@ impl Running {
         let last = tasks.last_id().await.map_err(|error| other(&error))?;
         let blobs = Blobs::open(&directory.join("blobs")).map_err(|error| other(&error))?;
         let blobs = Arc::new(blobs.with_records_of(settings.tasks.inline_bytes));
-        // Nobody else runs this store's tasks: what it says is running died with a former process.
+        // No other process runs the tasks of this store. Tasks marked as running were interrupted
+        // by the end of an earlier process.
         let orphans = tasks.recover(caps.attempts, Timestamp::now()).await;
         let orphans = orphans.map_err(|error| other(&error))?;
         if orphans > 0 {
-            tracing::warn!(tasks = orphans, "tasks were running when the server ended");
+            tracing::warn!(tasks = orphans, "tasks were interrupted by the end of the previous server process");
         }
         let checked = Arc::clone(&tasks);
         tokio::spawn(async move {
             if let Err(error) = checked.check().await {
-                tracing::error!(%error, "the database was looked through");
+                tracing::error!(%error, "database integrity check failed");
             }
         });
         settings.sandbox.choose();
@@ -212,7 +215,7 @@ impl Running {
         })
     }
 
-    /// What the gateway answers from.
+    /// Returns the components that the gateway's handlers use.
     pub(super) fn parts(&self) -> Parts {
         Parts {
             settings: self.settings.clone(),
@@ -230,7 +233,7 @@ impl Running {
         }
     }
 
-    /// What takes over other settings.
+    /// Returns the components that accept new settings.
     pub(super) fn live(&self) -> Live {
         Live {
             current: Arc::clone(&self.current),
@@ -246,13 +249,13 @@ impl Running {
         &self.services
     }
 
-    /// The key that was made at the first start of an empty data directory.
+    /// Returns the API key that was created at the first start with an empty data directory.
     pub(super) fn first_key(&self) -> Option<&Secret> {
         self.first_key.as_ref()
     }
 
-    /// Serves until it is told to stop. Then requests and running tasks have the same time to end, tasks
-    /// that do not are put back, and sessions go in what is left of it.
+    /// Serves until `told` resolves, then stops. Requests and running tasks share the same grace
+    /// period. Unfinished tasks return to the queue, and sessions end in the remaining time.
     pub(super) async fn stop(
         self,
         serving: impl Future<Output = ()>,
@@ -264,7 +267,7 @@ impl Running {
             let left = deadline.cut.saturating_duration_since(Instant::now());
             let stopped = tokio::time::timeout_at(deadline.end, queue.stop(left));
             if stopped.await.is_err() {
-                tracing::warn!("tasks could not be put back in time; the next start does it");
+                tracing::warn!("tasks could not be returned to the queue in time; the next start does it");
             }
             deadline
         };
@@ -273,28 +276,29 @@ impl Running {
             .await
             .is_err()
         {
-            tracing::warn!("training jobs could not be put back in time; the next start does it");
+            tracing::warn!("training jobs could not be returned to the queue in time; the next start does it");
         }
         if tokio::time::timeout_at(deadline.end, self.services.stop())
             .await
             .is_err()
         {
-            tracing::warn!("sessions were cut off at the end of the grace period");
+            tracing::warn!("sessions were terminated at the end of the grace period");
         }
-        // Whatever time is left: nothing is counted from here on, and it takes a moment.
+        // This runs even after the deadline: usage is not counted any more, and storing it takes
+        // only a moment.
         if let Err(error) = self.usage.store().await {
-            tracing::error!(%error, "what was used last could not be stored");
+            tracing::error!(%error, "cannot store the last usage counts");
         }
     }
 }
 
-/// Makes the account `local` if there is none, though there may be others, and its first key.
+/// Creates the account `local` and its first key if they are missing, even if other accounts exist.
 async fn first_account(accounts: &Accounts) -> Result<Option<Secret>, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     let now = Timestamp::now();
     let all = accounts.list().await.map_err(|error| other(&error))?;
     if all.iter().all(|account| account.name != LOCAL_ACCOUNT) {
-        // Who calls from the same machine is not held back, unless its owner wants it.
+        // Local callers have no rate limit unless the owner sets one.
         let made = accounts.create(LOCAL_ACCOUNT, UNLIMITED, now).await;
         made.map_err(|error| other(&error))?;
     }
@@ -309,7 +313,7 @@ async fn first_account(accounts: &Accounts) -> Result<Option<Secret>, Failure> {
 
 fn engines(settings: &Settings) -> Result<Arc<Engines>, Failure> {
     let program = std::env::current_exe()
-        .map_err(|error| Failure::Other(format!("the pkgtool binary cannot be found: {error}")))?;
+        .map_err(|error| Failure::Other(format!("cannot find the pkgtool binary: {error}")))?;
     let budget = match settings.memory_budget {
         0 => Machine::this().memory_bytes / 2,
         bytes => bytes,
@@ -361,7 +365,7 @@ fn catalog(
         directories,
         settings: Box::new(move |owner, name| settings_of(&own.load(), &derived, owner, name)),
         number: Box::new(move |owner, name| {
-            // A catalog asks now and then, and has nothing else to do meanwhile.
+            // The catalog asks rarely, and its thread has nothing else to do meanwhile.
             let number = || runtime.block_on(store.service_number(owner, name));
             tokio::task::block_in_place(number).map_err(|error| error.to_string())
         }),
@@ -370,8 +374,10 @@ fn catalog(
     started.map_err(Failure::Other)
 }
 
-/// Settings of services that are not there are a mistake. Those of a package that is not served, since
-/// something is wrong with it, are none; and where a package does not say what it is called, who can tell?
+/// Rejects settings of missing services.
+///
+/// Settings of a package that is not served because it is faulty are accepted. If the name of a
+/// faulty package is unknown, missing services are only logged.
 fn check_services(
     settings: &Settings,
     catalog: &Catalog,
@@ -395,7 +401,7 @@ fn check_services(
     known.extend(wanted.filter_map(|(owner, name)| Some((owner, name?))));
     match settings.check_services(&known) {
         Err(error) if has_nameless => {
-            tracing::warn!(%error, "settings of a service that is not there");
+            tracing::warn!(%error, "settings for a missing service");
             Ok(())
         }
         checked => checked.map_err(|error| Failure::Other(error.to_string())),
@@ -407,7 +413,7 @@ fn require_directory(path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::Nothing(format!(
-        "{}: there is no such directory",
+        "{}: no such directory",
         path.display()
     )))
 }

@@ -1,11 +1,11 @@
-//! Where the packages are that settings name: directories as they stand there, or what came in place of
-//! an address.
+//! Maps the packages in the settings to local directories: the directory itself, or the copy of an
+//! address.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Directories in place of addresses.
+/// Local directories by the address they replace.
 #[derive(Debug, Default)]
 pub(super) struct Places(BTreeMap<OsString, Place>);
 
@@ -14,19 +14,20 @@ pub(super) struct Places(BTreeMap<OsString, Place>);
 pub(super) struct Place {
     /// The directory.
     pub(super) directory: PathBuf,
-    /// Variants that were not fetched: the config's path in it, places in `variants`.
+    /// Variants that were not downloaded: the config's path in the directory, and the indices in
+    /// `variants`.
     pub(super) left_out: Vec<(PathBuf, Vec<usize>)>,
 }
 
 impl Places {
-    /// What is named so in settings is there.
+    /// Creates the map.
     pub(super) fn new(places: BTreeMap<OsString, Place>) -> Self {
         Self(places)
     }
 
-    /// Where something is that settings name.
+    /// Returns the local directory of a package in the settings.
     pub(super) fn of(&self, named: &Path) -> Place {
-        // Texts, not paths: addresses differ by a `/` at their end.
+        // Compare texts, not paths: two addresses may differ only by a final `/`.
         self.0.get(named.as_os_str()).cloned().unwrap_or(Place {
             directory: named.to_owned(),
             left_out: Vec::new(),

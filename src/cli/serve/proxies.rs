@@ -1,4 +1,5 @@
-//! Services that are other HTTP services, as the settings have them at the start and at each reload.
+//! Builds proxy services from the settings, at the start and at each reload. A proxy forwards
+//! requests to another HTTP service, its upstream.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::gateway::settings::Settings;
 use crate::service::engine::Engines;
 use crate::service::{Kind, Service, Upstream, UpstreamOptions};
 
-/// How the upstreams of all proxies are called. Their keys are read.
+/// Returns the options of the upstreams of all proxies, including their API keys.
 pub(super) fn upstreams(settings: &Settings, args: &Args) -> Result<Vec<UpstreamOptions>, Failure> {
     let upstreams = settings.upstreams();
     upstreams.or_else(|error| {
@@ -23,7 +24,8 @@ pub(super) fn upstreams(settings: &Settings, args: &Args) -> Result<Vec<Upstream
     })
 }
 
-/// The proxies of settings, each with its upstream. A running one whose upstream is called as before keeps it.
+/// Returns the proxies of the settings with their upstreams. A running upstream with unchanged
+/// options is reused.
 pub(super) async fn proxies(
     (settings, upstreams): (&Settings, Vec<UpstreamOptions>),
     (accounts, store): (&[Account], &dyn AccountStore),
@@ -54,12 +56,12 @@ pub(super) async fn proxies(
     Ok(services)
 }
 
-/// The account of this name.
+/// Returns the account with this name.
 pub(super) fn owner(accounts: &[Account], name: &str) -> Result<AccountId, Failure> {
     let found = accounts.iter().find(|account| account.name == name);
     found.map(|account| account.id).ok_or_else(|| {
         Failure::Other(format!(
-            "there is no account `{name}`; make it with `pkgtool accounts create --name {name} \
+            "unknown account `{name}`; create it with `pkgtool accounts create --name {name} \
              --rps 50`"
         ))
     })

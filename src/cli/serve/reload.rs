@@ -1,7 +1,7 @@
-//! Taking over what changed while the server runs: settings, keys, proxies, the certificate.
+//! Reloads settings, keys, proxies and the certificate while the server runs.
 //!
-//! Invariant: everything is checked before anything changes; what is wrong is told, and all stays as it
-//! was.
+//! Invariant: everything is checked before anything changes. On an error, nothing changes and the
+//! error is reported.
 
 use super::super::exit::Failure;
 use super::Args;
@@ -11,10 +11,10 @@ use super::proxies::upstreams;
 use crate::gateway::Tls;
 use crate::gateway::settings::Changes;
 
-/// The setting of the proxies.
+/// Name of the setting with the proxies.
 const PROXIES: &str = "proxies";
 
-/// What is replaced.
+/// The inputs and the targets of a reload.
 pub(super) struct Reload {
     pub(super) args: Args,
     pub(super) live: Live,
@@ -23,7 +23,7 @@ pub(super) struct Reload {
 }
 
 impl Reload {
-    /// Takes over what changed, as far as a running server can.
+    /// Applies changed settings as far as a running server can.
     pub(super) fn now(&self) -> Result<Changes, String> {
         let wanted = super::settings(&self.args).map_err(|failure| failure.to_string())?;
         let changes = self.live.settings().take_over(&wanted);
@@ -34,11 +34,12 @@ impl Reload {
         let proxies = self.live.proxies(&changes.settings, upstreams);
         let proxies = proxies.map_err(told)?;
         if self.live.has_changed(&proxies) && !changes.taken.iter().any(|it| it == PROXIES) {
-            // A key's file has another key.
+            // The content of an API key file has changed.
             changes.taken.push(PROXIES.to_owned());
         }
         if let Some(tls) = &self.tls {
-            // The last thing that can fail, and the first that changes.
+            // Renewing the certificate is the last step that can fail, and the first that changes
+            // anything.
             tls.renew_now(&changes.settings)
                 .map_err(|error| error.to_string())?;
         }

@@ -1,5 +1,7 @@
-//! Packages on servers that are served: fetched before the gateway listens, into copies in its data
-//! directory.
+//! Packages on servers that `pkgtool serve` is given as addresses.
+//!
+//! They are downloaded into copies in the data directory before the gateway listens. If a server
+//! cannot be reached, the copy of an earlier start is served.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,20 +17,20 @@ use crate::remote::cache::{Cache, Kept, State};
 use crate::remote::pull::Wish;
 use crate::remote::{self, Address, RemoteError};
 
-/// The folder of the copies in the data directory.
+/// Folder of the copies in the data directory.
 const FOLDER: &str = "sources";
-/// Files fetched at once.
+/// Number of files to download in parallel.
 const JOBS: usize = 4;
 
-/// How packages on servers are fetched.
+/// Options for downloading packages from servers.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Packages on servers")]
 pub(super) struct SourceArgs {
-    /// Fetch only packages for this backend; may be given several times
+    /// Download only packages for this backend; may be given several times
     #[arg(long = "backend", value_name = "NAME", value_parser = pull::backend)]
     backends: Vec<Backend>,
 
-    /// Fetch only variants of this precision; may be given several times
+    /// Download only variants of this precision; may be given several times
     #[arg(long = "precision", value_name = "TOKEN")]
     precisions: Vec<String>,
 
@@ -36,7 +38,7 @@ pub(super) struct SourceArgs {
     far: far::FarArgs,
 }
 
-/// The addresses among the packages that are to be served.
+/// The addresses among the packages to serve.
 pub(super) struct Sources {
     addresses: Vec<(OsString, Address)>,
     wish: Wish,
@@ -44,7 +46,7 @@ pub(super) struct Sources {
 }
 
 impl SourceArgs {
-    /// Puts what was said over the settings.
+    /// Overrides the settings with these options.
     pub(super) fn apply(&self, settings: &mut Settings) {
         if !self.backends.is_empty() {
             let backends = self.backends.iter();
@@ -57,7 +59,8 @@ impl SourceArgs {
 }
 
 impl Sources {
-    /// Finds them; an error if one cannot be an address, or a setting cannot be meant.
+    /// Finds the addresses in the settings. Returns an error if an address or a setting about
+    /// sources is invalid.
     pub(super) fn of(settings: &Settings, args: &SourceArgs) -> Result<Self, Failure> {
         let publishers = settings.publishers.iter();
         let named = publishers.flat_map(|publisher| &publisher.packages);
@@ -84,13 +87,13 @@ impl Sources {
         })
     }
 
-    /// Whether all packages are in directories.
+    /// Returns whether all packages are local directories.
     pub(super) fn is_empty(&self) -> bool {
         self.addresses.is_empty()
     }
 
-    /// Fetches what is new of them. Where a server cannot be asked, the copy of an earlier start is taken.
-    /// Whoever calls this has the lock of the data directory.
+    /// Downloads changes of all sources. If a server cannot be reached, the copy of an earlier
+    /// start is used. The caller must hold the lock of the data directory.
     pub(super) fn fetch(&self, data_dir: &Path) -> Result<Places, Failure> {
         let mut places = BTreeMap::new();
         let folder = data_dir.join(FOLDER);
@@ -98,7 +101,7 @@ impl Sources {
         let now = SystemTime::now();
         for (named, address) in &self.addresses {
             let (source, into) = (address.shown(), cache.place(address));
-            tracing::info!(source, into = %into.display(), "asking for what is new of a source");
+            tracing::info!(source, into = %into.display(), "checking a source for changes");
             let kept = pull::with_bar(true, |progress| cache.renew(address, now, progress));
             let kept = kept.map_err(|error| failure(&source, &into, &error))?;
             tell(&source, &kept);
@@ -108,17 +111,17 @@ impl Sources {
             };
             places.insert(named.clone(), place);
         }
-        // What cannot be removed takes room, and is in nobody's way.
+        // A copy that cannot be removed only takes disk space.
         match cache.sweep(now) {
             Ok(removed) => {
                 for source in removed {
                     tracing::info!(
                         source,
-                        "the copy of a source that is not served any more was removed"
+                        "removed the copy of a source that is no longer served"
                     );
                 }
             }
-            Err(error) => tracing::warn!(%error, "an old copy of a source could not be removed"),
+            Err(error) => tracing::warn!(%error, "cannot remove the old copy of a source"),
         }
         Ok(Places::new(places))
     }
@@ -128,20 +131,20 @@ fn tell(source: &str, kept: &Kept) {
     let directory = kept.directory.display();
     match &kept.state {
         State::Fetched { files, bytes } => {
-            tracing::info!(source, %directory, files, bytes, "a source was fetched");
+            tracing::info!(source, %directory, files, bytes, "source downloaded");
         }
-        State::Same => tracing::info!(source, %directory, "a source is unchanged"),
+        State::Same => tracing::info!(source, %directory, "source unchanged"),
         State::Earlier(error) => tracing::warn!(
             source, %directory, %error,
-            "a source cannot be renewed: its copy is served as it was fetched before"
+            "cannot update a source; serving its existing copy"
         ),
     }
 }
 
 fn failure(source: &str, place: &Path, error: &RemoteError) -> Failure {
     let message = format!(
-        "{source} cannot be served: {error}; and no whole copy of it is in {}. Start again when that is put \
-         right: what was fetched is gone on with; or name a directory",
+        "cannot serve {source}: {error}; there is no complete copy of it in {}. Fix the cause and start \
+         again, which resumes the download, or give a directory instead",
         place.display()
     );
     match error {

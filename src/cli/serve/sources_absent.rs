@@ -1,4 +1,5 @@
-//! Packages on servers, in a build that asks no servers: told, not taken for directories.
+//! Rejects addresses of packages in builds without the feature `remote`. Replaces the module
+//! `sources` there.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,24 +9,24 @@ use super::super::far;
 use super::places::Places;
 use crate::gateway::settings::Settings;
 
-/// No arguments.
+/// Takes no arguments.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct SourceArgs {
     #[command(flatten)]
     far: far::FarArgs,
 }
 
-/// No addresses.
+/// Has no addresses.
 pub(super) struct Sources {}
 
 impl SourceArgs {
-    /// Leaves the settings as they are.
-    #[expect(clippy::unused_self, reason = "with servers it has what was said")]
+    /// Leaves the settings unchanged.
+    #[expect(clippy::unused_self, reason = "with the feature `remote` it uses the options")]
     pub(super) fn apply(&self, _settings: &mut Settings) {}
 }
 
 impl Sources {
-    /// Fails if there is an address among the packages.
+    /// Returns an error if one of the packages is an address.
     pub(super) fn of(settings: &Settings, args: &SourceArgs) -> Result<Self, Failure> {
         let publishers = settings.publishers.iter();
         let named = publishers.flat_map(|publisher| &publisher.packages);
@@ -34,17 +35,17 @@ impl Sources {
         Ok(Self {})
     }
 
-    /// All packages are in directories.
-    #[expect(clippy::unused_self, reason = "with servers it has what was found")]
+    /// Always true: all packages are local directories.
+    #[expect(clippy::unused_self, reason = "with the feature `remote` it uses the addresses")]
     pub(super) fn is_empty(&self) -> bool {
         true
     }
 
-    /// Nothing is to be fetched.
+    /// Downloads nothing.
     #[expect(
         clippy::unused_self,
         clippy::unnecessary_wraps,
-        reason = "with servers something is, and can fail"
+        reason = "with the feature `remote` it downloads, which can fail"
     )]
     pub(super) fn fetch(&self, _data_dir: &Path) -> Result<Places, Failure> {
         Ok(Places::new(BTreeMap::new()))

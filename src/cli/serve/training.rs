@@ -1,5 +1,5 @@
-//! The training of a running gateway: where its results are, how datasets are opened, services that wait to be
-//! trained.
+//! Training in a running gateway: the directory of the results, access to datasets, and services
+//! that are not trained yet.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use crate::service::{Kind, Listed, Service, ServiceSettings, Untrained};
 use crate::task::Blobs;
 use crate::train::{Dataset, DerivedServices, Jobs, JobsOptions, OpenDataset};
 
-/// Where the results of all accounts are.
+/// Returns the directory with the training results of all accounts.
 pub(super) fn trained_directory(data: &Path) -> PathBuf {
     data.join("trained")
 }
 
-/// The settings of a service. They were checked, for every name that they have.
+/// Returns the settings of a service. They were checked under each of its names.
 pub(super) fn settings_of(
     settings: &Settings,
     derived: &DerivedServices,
@@ -31,7 +31,7 @@ pub(super) fn settings_of(
     of
 }
 
-/// Services that were derived, as they are until they are trained.
+/// Returns the derived services in the form they have until they are trained.
 pub(super) fn untrained(
     settings: &Settings,
     derived: &DerivedServices,
@@ -59,7 +59,7 @@ pub(super) fn untrained(
     services.collect()
 }
 
-/// Opens datasets in the blob store.
+/// Returns a function that opens datasets in the blob store.
 pub(super) fn opening(blobs: &Arc<Blobs>) -> OpenDataset {
     let blobs = Arc::clone(blobs);
     Box::new(move |dataset: Dataset| {
@@ -67,12 +67,12 @@ pub(super) fn opening(blobs: &Arc<Blobs>) -> OpenDataset {
         Box::pin(async move {
             let of = &dataset.is;
             let opened = blobs.open_dataset(&of.blob, of.size, of.sha256).await;
-            opened.map_err(|error| format!("the dataset cannot be read: {error}"))
+            opened.map_err(|error| format!("cannot read the dataset: {error}"))
         })
     })
 }
 
-/// Starts the jobs, once what is left of uploads is gone.
+/// Removes incomplete uploads and starts the training jobs.
 pub(super) async fn jobs(options: JobsOptions, blobs: &Blobs) -> Result<Arc<Jobs>, Failure> {
     let other = |error: &dyn std::fmt::Display| Failure::Other(error.to_string());
     let datasets = options.store.datasets(None).await;

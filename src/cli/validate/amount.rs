@@ -1,4 +1,4 @@
-//! How much of a report is printed: `--statistics` and `--max-findings`.
+//! Options that limit the printed report: `--statistics` and `--max-findings`.
 
 use std::io::Write;
 
@@ -8,34 +8,35 @@ use crate::cli::report_args::FormatArg;
 use crate::diagnostic::Report;
 use crate::diagnostic::render::{Style, statistics, statistics_json};
 
-/// Options about the amount.
+/// Options for the size of the report.
 #[derive(Debug, clap::Args)]
 pub(super) struct AmountArgs {
-    /// Print how many findings each rule has, instead of the findings (human, concise, grouped, json)
+    /// Print the number of findings per rule instead of the findings (human, concise, grouped,
+    /// json)
     #[arg(long)]
     statistics: bool,
 
-    /// Report at most N findings, the worst first. All of them still count for the summary and the exit
-    /// code
+    /// Maximum number of findings to report, most severe first. The summary and the exit code count
+    /// all of them
     #[arg(long, value_name = "N")]
     max_findings: Option<usize>,
 }
 
 impl AmountArgs {
-    /// Whether statistics are asked for; fails where the format has none.
+    /// Returns whether to print statistics. Fails if the format does not support them.
     pub(super) fn statistics(&self, format: FormatArg) -> Result<bool, Failure> {
         if self.statistics && !format.keeps_paths() {
             let name = format.format().name();
             return Err(Failure::Other(format!(
-                "--statistics has no {name} form; use --format human, concise, grouped or json"
+                "--statistics does not support --format {name}: use human, concise, grouped or json"
             )));
         }
         Ok(self.statistics)
     }
 
-    /// Takes out of a report what is too much.
+    /// Removes the findings above the limit from a report.
     pub(super) fn limit(&self, report: &mut Report, quiet: bool) {
-        // Statistics are of everything.
+        // Statistics include all findings.
         let Some(most) = self.max_findings.filter(|_| !self.statistics) else {
             return;
         };

@@ -1,9 +1,14 @@
-//! Which of the found configs are checked when Git says what changed: `--changed` and `--staged`.
+//! Restricts the report to changed configs, for `--changed` and `--staged`.
 //!
-//! All configs are validated, since rules hold them against each other; only what is found in the chosen
-//! ones is reported. A config is chosen if it changed itself, or a file that it names, a file beside it, or
-//! settings or a precision list above it or named by the caller. To be deleted is to change: one whose models stay
-//! is reported as missing. Changed settings are reported themselves.
+//! All configs are validated, since rules compare them with each other. Only the findings of the
+//! chosen configs are reported. A config is chosen if any of these changed or was deleted:
+//!
+//! - the config itself
+//! - a file that it names, or a file beside it
+//! - a settings file or precision list in a directory above it, or given on the command line
+//!
+//! A deleted config whose models remain is reported as missing. Changed settings files are
+//! reported, too.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
@@ -20,12 +25,12 @@ use crate::package::{
 use crate::policy::{self, Policy, Ruled};
 use crate::validate::{Options, Outcome, Progress};
 
-/// Options about Git.
+/// Options that ask Git for changed files.
 #[derive(Debug, clap::Args)]
 pub(super) struct GitArgs {
-    /// Report only configs that changed since the Git revision REV, or files that they name or that lie
-    /// beside them did, or their settings or precision list; untracked files count. Without REV since the branch left its upstream, or, if it
-    /// has none, since HEAD
+    /// Report only configs affected by changes since the Git revision REV: changes of the config,
+    /// of files it names or beside it, of its settings or its precision list. Untracked files count
+    /// as changed. REV defaults to where the branch left its upstream, or to HEAD
     #[arg(
         long,
         value_name = "REV",
@@ -35,41 +40,41 @@ pub(super) struct GitArgs {
     )]
     changed: Option<String>,
 
-    /// Report only configs of which something is staged for the next Git commit, with their content as it
-    /// is staged. Models, tokenizers and precision lists are looked at as they are in the working tree
+    /// Report only configs affected by changes staged for the next Git commit, with their staged
+    /// content. Models, tokenizers and precision lists are read from the working tree
     #[arg(long, conflicts_with = "changed")]
     staged: bool,
 }
 
-/// What is to be checked, and what of it is to be reported.
+/// The files to check, and the subset to report.
 #[derive(Debug)]
 pub(super) struct Choice {
     /// All files to check.
     discovery: Discovery,
-    /// Content that does not come from the disk.
+    /// File contents that replace those on the disk.
     contents: BTreeMap<PathBuf, Vec<u8>>,
-    /// What is reported of, by paths as reports show them.
+    /// The files to report, by their paths in reports.
     chosen: HashSet<String>,
-    /// How many of these are configs, and how many lists.
+    /// The numbers of chosen configs and precision lists.
     counts: (usize, usize),
 }
 
-/// The repositories that the paths lie in, with what changed in each.
+/// A repository that contains some of the paths, and its changed files.
 struct Changes {
     repository: Repository,
-    /// Absolute paths.
+    /// The changed files as absolute paths.
     changed: HashSet<PathBuf>,
-    /// What is staged, by paths from the root; `None` unless that is asked for.
+    /// The Git index by paths from the root, only for `--staged`.
     index: Option<Listing>,
 }
 
 impl GitArgs {
-    /// Whether Git is to be asked.
+    /// Returns whether one of these options is set.
     pub(super) fn is_set(&self) -> bool {
         self.staged || self.changed.is_some()
     }
 
-    /// Chooses among what lies at `paths`.
+    /// Chooses the files at `paths` that are affected by changes.
     pub(super) fn choose(
         &self,
         policy: &Policy,
@@ -136,7 +141,7 @@ impl GitArgs {
 }
 
 impl Choice {
-    /// Validates everything, and keeps what is to be reported.
+    /// Validates all files, and reduces the outcome to the chosen ones.
     pub(super) fn validate(
         &self,
         policy: &Policy,
@@ -149,7 +154,7 @@ impl Choice {
         Ok(ruled)
     }
 
-    /// Leaves of an outcome what is to be reported.
+    /// Removes everything from an outcome that is not to be reported.
     fn narrow(&self, outcome: &mut Outcome) {
         let chosen = &self.chosen;
         let report = &mut outcome.report;
@@ -159,7 +164,7 @@ impl Choice {
         (report.packages, report.lists) = self.counts;
     }
 
-    /// Chooses configs and lists; all of them where what rules all has changed.
+    /// Chooses configs and precision lists; all of them if a file changed that applies to all.
     fn take(&mut self, repositories: &[Changes], is_ruled_anew: bool) {
         let roots = Roots::new();
         let mut chosen = HashSet::new();
@@ -191,7 +196,7 @@ impl Choice {
         self.chosen = chosen;
     }
 
-    /// Findings about settings stand in their own file.
+    /// Chooses changed settings files, which have findings of their own.
     fn take_settings(&mut self, repositories: &[Changes]) {
         let roots = Roots::new();
         let changed = repositories.iter().flat_map(|one| &one.changed);
@@ -200,7 +205,8 @@ impl Choice {
         self.chosen.extend(shown);
     }
 
-    /// Directories without a config are reported where it was deleted: others have no config that changed.
+    /// Chooses directories whose config was deleted. Other directories without a config are not
+    /// reported.
     fn take_deleted(&mut self, repositories: &[Changes]) {
         let roots = Roots::new();
         let chosen = &mut self.chosen;
@@ -217,7 +223,7 @@ impl Choice {
     }
 }
 
-/// Where a found file stands, links in the way to it resolved, as Git names files.
+/// The location of a found file, with links in the path resolved as Git resolves them.
 struct Place {
     file: PathBuf,
     directory: PathBuf,
@@ -253,7 +259,7 @@ impl Place {
         changed.iter().any(is_beside)
             || rules.any(is_above)
             || self.references(loaded).iter().any(|reference| {
-                // A model may be a folder, whose files change.
+                // A model may be a folder with changed files.
                 changed.contains(reference)
                     || changed.iter().any(|path| path.starts_with(reference))
             })
@@ -270,7 +276,7 @@ impl Place {
         references.collect()
     }
 
-    /// Tells of files that the config names and that are on the disk only.
+    /// Prints notes about files that the config names and that are missing from the index.
     fn tell_unstaged(&self, loaded: &Loaded, index: &Listing, top: &Path, found: &Found) {
         for path in self.references(loaded) {
             let Ok(below) = path.strip_prefix(top) else {
@@ -279,15 +285,15 @@ impl Place {
             if path.exists() && index.get(below).is_none() && !index.has_directory(below) {
                 let (config, file) = (found.path.display(), below.display());
                 output::note(&format!(
-                    "{config} names {file}, which is not in the index; `git add` it, or the commit lacks it"
+                    "{config} names {file}, which is missing from the index: add it with `git add`"
                 ));
             }
         }
     }
 }
 
-/// The staged content of the found files. What is not in the index is no longer found; what is only there
-/// is.
+/// Returns the staged content of the found files. Files missing from the index are removed from the
+/// discovery, and files that exist only in the index are added.
 fn stage(
     discovery: &mut Discovery,
     paths: &[PathBuf],
@@ -313,7 +319,8 @@ fn stage(
             let Some(entry) = file.strip_prefix(top).ok().and_then(|at| index.get(at)) else {
                 continue;
             };
-            // One byte more than is read of a config: it is then read as too large from the disk.
+            // Read one byte more than the maximum size of a config, so that it is rejected as too
+            // large.
             match blobs.bytes(&entry.id, load::MAX_SIZE).map_err(other)? {
                 Ok(bytes) => {
                     contents.insert(found.path.clone(), bytes);
@@ -327,7 +334,7 @@ fn stage(
     Ok(contents)
 }
 
-/// Configs and lists that are in the index and not on the disk.
+/// Returns configs and precision lists that are in the index but not on the disk.
 fn only_staged(
     index: &Listing,
     top: &Path,

@@ -31,7 +31,7 @@ use changed::GitArgs;
 use stdin::StdinArgs;
 use watch::Watch;
 
-/// How long a run takes before it shows a progress bar.
+/// Duration of a run before a progress bar is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Arguments of `pkgtool validate`.
@@ -42,47 +42,47 @@ const PATIENCE: Duration = Duration::from_secs(1);
     reason = "each is a flag of the command line"
 )]
 pub(super) struct Args {
-    /// Files and directories to check. A directory is walked for config.json files in directories
-    /// named after a backend, other config.json files that look like package configs, and
-    /// precisions.json files; a file is always checked. `-` reads one config from standard input. Also
-    /// https:// and hf:OWNER/REPOSITORY, of which only what is needed is read
+    /// Files and directories to check. Directories are searched for config.json files in
+    /// directories named after a backend, other config.json files that look like package configs,
+    /// and precisions.json files. Files given explicitly are always checked. `-` reads one config
+    /// from standard input. Addresses (https:// and hf:OWNER/REPOSITORY) are read only as far as
+    /// needed
     #[arg(value_name = "PATH", default_value = ".")]
     paths: Vec<PathBuf>,
 
-    /// How to print the findings
+    /// Output format of the findings
     #[arg(long, value_enum, default_value_t = FormatArg::Human)]
     format: FormatArg,
 
-    /// Write a report to a file as well; may be given several times. With `-` as FILE it goes to
-    /// standard output, and nothing else does
+    /// Also write a report to a file; may be given several times. With `-` as FILE it goes to
+    /// standard output, in place of the usual output
     #[arg(long = "report", value_name = "FORMAT=FILE", value_parser = report_args::parse)]
     reports: Vec<(FormatArg, PathBuf)>,
 
-    /// The precision list to check against, instead of a precisions.json at the root of what is
-    /// validated or the built-in list
+    /// Precision list to check against, instead of a precisions.json at the root of the validated
+    /// tree or the built-in list
     #[arg(long, value_name = "FILE")]
     precisions: Option<PathBuf>,
 
-    /// The directory that paths in SARIF, GitHub and JUnit reports are relative to. Without it the
-    /// root of the checkout that a file lies in
+    /// Directory that paths in SARIF, GitHub and JUnit reports are relative to [default: the root
+    /// of the checkout that contains the file]
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
 
-    /// Show every finding, however many there are. Otherwise more than 40 are put together by their
-    /// causes
+    /// Show every finding. By default, more than 40 findings are grouped by their cause
     #[arg(long)]
     ungrouped: bool,
 
-    /// Don't open model files: check names, sizes and everything else. Git LFS pointers then stand
-    /// for their models
+    /// Don't open model files; run all checks that don't need them. Git LFS pointers are accepted
+    /// in place of models
     #[arg(long)]
     no_model: bool,
 
-    /// Mend what can be mended first, as `pkgtool fix` does, and report what is left
+    /// Apply fixes first, as `pkgtool fix` does, and report the remaining findings
     #[arg(long)]
     fix: bool,
 
-    /// Also make fixes that decide what is the author's to decide
+    /// Also apply fixes that make a choice for the author
     #[arg(long = "unsafe", requires = "fix")]
     also_unsafe: bool,
 
@@ -90,19 +90,19 @@ pub(super) struct Args {
     #[arg(long)]
     deny_warnings: bool,
 
-    /// Exit with 0 whatever is found
+    /// Exit with code 0 even if there are findings
     #[arg(long)]
     exit_zero: bool,
 
-    /// Number of threads; 0 means one for each processor
+    /// Number of threads; 0 means one per processor
     #[arg(long, short, value_name = "N", default_value_t = 0)]
     jobs: usize,
 
-    /// Print findings only: no summary, no progress, no notes about the run
+    /// Print only findings: no summary, no progress bar, no notes
     #[arg(long, short, conflicts_with = "verbose")]
     quiet: bool,
 
-    /// Also tell which files were passed over, and why
+    /// Also list skipped files and the reasons
     #[arg(long, short)]
     verbose: bool,
 
@@ -110,7 +110,7 @@ pub(super) struct Args {
     #[arg(long, value_enum, default_value_t = ColorArg::Auto)]
     color: ColorArg,
 
-    /// Check again whenever a file changes, until interrupted
+    /// Validate again whenever a file changes, until interrupted
     #[arg(long)]
     watch: bool,
 
@@ -147,13 +147,13 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let is_stdin = args.stdin.is_asked(&args.paths)?;
     if is_stdin && (args.watch || args.git.is_set()) {
         return Err(Failure::Other(
-            "standard input is read once and is in no repository: leave --watch, --changed and --staged out"
+            "standard input cannot be combined with --watch, --changed or --staged"
                 .to_owned(),
         ));
     }
     if args.fix && (args.watch || is_stdin || args.git.is_set()) {
         return Err(Failure::Other(
-            "--fix changes the files that are there: leave --watch, `-`, --changed and --staged out".to_owned(),
+            "--fix cannot be combined with --watch, `-`, --changed or --staged".to_owned(),
         ));
     }
     let policy = args.policy.policy()?;
@@ -163,7 +163,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let far = far::open(&args.paths, &args.far, !args.no_model)?;
     if (args.fix || args.watch || args.git.is_set()) && far.paths() != args.paths {
         return Err(Failure::Other(
-            "what lies on a server is only looked at: leave --fix, --watch, --changed and --staged out, or fetch \
+            "packages on servers cannot be combined with --fix, --watch, --changed or --staged; download \
              the package with `pkgtool pull`"
                 .to_owned(),
         ));
@@ -176,7 +176,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     } else {
         let mended = args.mend(&far, &policy)?;
         match args.validate(&far, &policy)? {
-            // What could not be written was told.
+            // Files that could not be written were already reported.
             Exit::Clean | Exit::Findings if mended.as_ref().is_some_and(|it| it.refusals() > 0) => {
                 Ok(Exit::Failure)
             }
@@ -235,7 +235,7 @@ impl Args {
         self.report(ruled, far, policy, is_narrow)
     }
 
-    /// Tells what was found. `is_narrow`: only what changed was looked for.
+    /// Prints the outcome and the reports. `is_narrow` means that only changed files are reported.
     fn report(
         &self,
         mut ruled: Ruled,
@@ -248,8 +248,8 @@ impl Args {
         self.amount.limit(&mut outcome.report, self.quiet);
         self.write_reports(&outcome.report, policy)?;
         match self.print(&outcome.report, policy) {
-            // Whoever reads our output has gone; what was found is still what was found.
-            // A watch has nothing left to do then.
+            // A closed pipe does not change the exit code. It ends a watch, however, since nobody
+            // reads the output.
             Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe && !self.watch => {
             }
             printed => printed?,
@@ -260,14 +260,14 @@ impl Args {
         let outcome = &ruled.outcome;
         if is_narrow && outcome.report.files.is_empty() {
             if !self.quiet {
-                output::note("no config changed, nor a file that one names");
+                output::note("neither configs nor files that they name have changed");
             }
             return Ok(Exit::Clean);
         }
         self.exit(&ruled)
     }
 
-    /// Validates again and again. It ends when the user interrupts it, or when nobody reads any more.
+    /// Validates repeatedly until the user interrupts it or the output is closed.
     fn keep_validating(&self, far: &Far, policy: &Policy) -> Result<Exit, Failure> {
         let mut watch = Watch::start(&self.paths)?;
         loop {
@@ -275,7 +275,8 @@ impl Args {
             match self.validate(far, policy) {
                 Ok(_) | Err(Failure::Nothing(_)) => {}
                 Err(Failure::Output(error)) => return Err(error.into()),
-                // What is being written may be broken for a moment: the next change is waited for.
+                // A file may be invalid while it is being written. The next change triggers another
+                // run.
                 Err(failure) => output::error(&failure.to_string()),
             }
             let Some(path) = watch.next() else {
@@ -338,7 +339,7 @@ impl Args {
         let paths = self.machine_paths(report, policy);
         let written = report_args::write(&self.reports, report, &self.style(false, &rules, &paths));
         match written {
-            // Whoever reads standard output has gone; what was found is still what was found.
+            // A closed pipe does not change the exit code.
             Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
             written => written,
         }
@@ -387,7 +388,7 @@ impl Args {
     }
 }
 
-/// What reports say of the rules.
+/// The metadata of rules that reports include.
 struct Rules {
     metas: Vec<&'static RuleMeta>,
     page: Option<String>,
@@ -414,9 +415,9 @@ fn progress_bar(total: usize) -> ProgressBar {
 fn nothing_found(paths: &[PathBuf], outcome: &Outcome) -> String {
     let paths: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
     let hint = match outcome.skipped.len() {
-        0 => "a package has a config.json in a directory named after its backend".to_owned(),
-        1 => "one path was passed over; -v tells which, and why".to_owned(),
-        n => format!("{n} paths were passed over; -v tells which, and why"),
+        0 => "expected packages with a config.json in a directory named after its backend".to_owned(),
+        1 => "one path was skipped; -v shows the reason".to_owned(),
+        n => format!("{n} paths were skipped; -v shows them and the reasons"),
     };
     format!("nothing to check in {}: {hint}", paths.join(", "))
 }

@@ -1,4 +1,4 @@
-//! A config from standard input: `pkgtool validate - --stdin-path PATH`.
+//! Validates a config from standard input: `pkgtool validate - --stdin-path PATH`.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -8,37 +8,38 @@ use crate::package::{config, load};
 use crate::policy::{Policy, Ruled};
 use crate::validate::Options;
 
-/// The path that means standard input.
+/// The path that stands for standard input.
 const STDIN: &str = "-";
 
-/// Options about standard input.
+/// Options for standard input.
 #[derive(Debug, clap::Args)]
 pub(super) struct StdinArgs {
-    /// Where the config that comes from standard input (PATH is `-`) stands: what it refers to is looked
-    /// for beside that file, which need not exist. Without it config.json in the working directory
+    /// Path of the config that is read from standard input (with `-` as PATH). Files that it names
+    /// are searched beside this path, which need not exist [default: config.json in the working
+    /// directory]
     #[arg(long, value_name = "FILE")]
     stdin_path: Option<PathBuf>,
 }
 
 impl StdinArgs {
-    /// Whether a config comes from standard input.
+    /// Returns whether a config is to be read from standard input.
     pub(super) fn is_asked(&self, paths: &[PathBuf]) -> Result<bool, Failure> {
         let is_stdin = |path: &PathBuf| path.as_os_str() == STDIN;
         match (paths.iter().any(is_stdin), paths.len()) {
             (true, 1) => Ok(true),
             (true, _) => Err(Failure::Other(
-                "`-` reads one config from standard input; name no other paths beside it"
+                "`-` reads one config from standard input and cannot be combined with other paths"
                     .to_owned(),
             )),
             (false, _) if self.stdin_path.is_some() => Err(Failure::Other(
-                "--stdin-path says where a config from standard input stands; name `-` as the path"
+                "--stdin-path needs a config from standard input: give `-` as the path"
                     .to_owned(),
             )),
             (false, _) => Ok(false),
         }
     }
 
-    /// Reads and validates it.
+    /// Reads and validates the config.
     pub(super) fn validate(&self, policy: &Policy, options: &Options) -> Result<Ruled, Failure> {
         let path = self.stdin_path.as_deref();
         let path = path.unwrap_or(Path::new(config::FILE_NAME));
@@ -49,7 +50,7 @@ impl StdinArgs {
             .map_err(|error| Failure::Other(format!("cannot read standard input: {error}")))?;
         if bytes.len() as u64 > load::MAX_SIZE {
             return Err(Failure::Other(format!(
-                "standard input has more than {} bytes, the most that are read of a config",
+                "config from standard input too large: at most {} bytes are supported",
                 load::MAX_SIZE
             )));
         }

@@ -1,7 +1,8 @@
-//! `--watch`: validating again whenever something changes.
+//! Watches files for `--watch`, which validates again after each change.
 //!
-//! Directories are watched with all that is in them, of named files the directories they are in; that of
-//! a file that a config names outside these, too. Changes that come together are one.
+//! Named directories are watched recursively. For a named file, its directory is watched, and so
+//! are the directories of files that configs name elsewhere. Changes in quick succession count as
+//! one.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -15,26 +16,27 @@ use crate::cli::exit::Failure;
 use crate::package::reference::resolve;
 use crate::package::{Config, Discovery, Loaded, Roots, roots};
 
-/// How long it must be quiet before a change is looked at.
+/// Time without changes after which a change is handled.
 const QUIET: Duration = Duration::from_millis(150);
-/// How long a change waits at most, if it is never quiet.
+/// Maximum delay of a change while further changes arrive.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// What is watched.
+/// A watcher and the directories that it watches.
 pub(super) struct Watch {
     watcher: RecommendedWatcher,
     events: Receiver<notify::Result<Event>>,
-    /// Absolute directories that are watched with all that is in them, and those watched by themselves.
+    /// Absolute directories that are watched recursively (`deep`) and without their subdirectories
+    /// (`flat`).
     deep: HashSet<PathBuf>,
     flat: HashSet<PathBuf>,
 }
 
 impl Watch {
-    /// Begins to watch what is named by `paths`.
+    /// Starts watching the given paths.
     pub(super) fn start(paths: &[PathBuf]) -> Result<Self, Failure> {
         let (sender, events) = channel();
         let send = move |event| {
-            // Nobody listens any more: the command has ended.
+            // The receiver is gone when the command has ended.
             let _ = sender.send(event);
         };
         let watcher = notify::recommended_watcher(send).map_err(|error| failed(&error))?;
@@ -48,7 +50,7 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Also watches what configs name by now.
+    /// Also watches the directories of files that configs name now.
     pub(super) fn follow(&mut self, paths: &[PathBuf]) -> Result<(), Failure> {
         let roots = Roots::new();
         for path in paths {
@@ -98,8 +100,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Waits for a change and until it is quiet again; gives a path that changed. `None` when nothing can
-    /// be watched any more.
+    /// Waits for a change and the silence after it, and returns one changed path. Returns `None` if
+    /// watching has failed.
     pub(super) fn next(&self) -> Option<PathBuf> {
         let path = loop {
             let event = self.events.recv().ok()?;
@@ -118,7 +120,7 @@ impl Watch {
     }
 }
 
-/// The path that an event tells has changed. Looking is no change, and Git's own files are nobody's.
+/// Returns the changed path of an event. Read accesses and changes of Git's own files are ignored.
 fn changed(event: &Event) -> Option<PathBuf> {
     let counts = match event.kind {
         EventKind::Access(kind) => kind == AccessKind::Close(AccessMode::Write),

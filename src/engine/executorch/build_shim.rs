@@ -1,28 +1,30 @@
 //! Part of the build script: compiles `shim.cpp` against the headers of an ExecuTorch package.
 //!
-//! The outcome is a shared library in `OUT_DIR`, in which ExecuTorch's symbols are undefined, and the
-//! package's version in `PKGTOOL_EXECUTORCH_VERSION`. The engine has both inside, and opens the library
-//! only after ExecuTorch's own. Nothing is linked with ExecuTorch, so a build runs where it is not.
+//! It writes a shared library to `OUT_DIR`, in which ExecuTorch's symbols are undefined, and sets
+//! `PKGTOOL_EXECUTORCH_VERSION` to the package's version. The engine embeds both, and opens the
+//! library only after ExecuTorch's own libraries. Nothing is linked with ExecuTorch, so a build
+//! also runs on machines without it.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 
-/// Names the package: the directory `executorch` among the packages of a Python environment.
+/// The variable that names the package: the directory `executorch` in the packages of a Python
+/// environment.
 const VARIABLE: &str = "PKGTOOL_EXECUTORCH_DIR";
 /// The source, from the root of this crate.
 const SOURCE: &str = "src/engine/executorch/shim.cpp";
-/// As the package has them for CMake.
+/// Preprocessor definitions, as in the package's CMake files.
 const DEFINITIONS: [&str; 3] = [
     "C10_USING_CUSTOM_GENERATED_MACROS",
     "ET_EVENT_TRACER_ENABLED",
     "ET_USE_THREADPOOL",
 ];
-/// Of what the shim includes.
+/// One of the headers that the shim includes.
 const HEADER: &str = "include/executorch/runtime/executor/program.h";
 
-/// Builds it, or tells what is missing and ends.
+/// Builds the shim, or prints the problem and exits.
 pub(crate) fn build() {
     println!("cargo::rerun-if-changed={SOURCE}");
     println!("cargo::rerun-if-env-changed={VARIABLE}");
@@ -39,7 +41,7 @@ pub(crate) fn build() {
     }
 }
 
-/// The directory of an ExecuTorch package with headers.
+/// Returns the directory of an ExecuTorch package with headers.
 fn package() -> Result<PathBuf, String> {
     if let Some(named) = env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
         let named = PathBuf::from(named);
@@ -47,7 +49,7 @@ fn package() -> Result<PathBuf, String> {
             return Ok(named);
         }
         return Err(format!(
-            "{VARIABLE} is {}, in which there is no {HEADER}; it must name the directory `executorch` \
+            "{VARIABLE} is {}, which lacks {HEADER}; it must name the directory `executorch` \
              among the packages of a Python environment",
             named.display()
         ));
@@ -66,14 +68,14 @@ fn package() -> Result<PathBuf, String> {
     }
     found.map(|place| place.join("executorch")).ok_or_else(|| {
         format!(
-            "its C++ headers come with ExecuTorch's Python package, which is not found; \
+            "ExecuTorch's Python package, which contains the C++ headers, was not found; run \
              `pip install --no-deps executorch==1.5.1` in the active environment, or name the \
              directory `executorch` of another one in {VARIABLE}"
         )
     })
 }
 
-/// Where the active virtual environment keeps packages.
+/// Returns the package directories of the active virtual environment.
 fn active_environment() -> Vec<PathBuf> {
     let Some(prefix) = env::var_os("VIRTUAL_ENV").map(PathBuf::from) else {
         return Vec::new();
@@ -85,7 +87,7 @@ fn active_environment() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Where the first Python on the path looks for packages.
+/// Returns the package directories of the first Python on the path.
 fn asked_of_python() -> Vec<PathBuf> {
     let script = "import sys; print('\\n'.join(sys.path))";
     let told = Command::new("python3").args(["-c", script]).output();
@@ -94,7 +96,7 @@ fn asked_of_python() -> Vec<PathBuf> {
     told.lines().map(PathBuf::from).collect()
 }
 
-/// The package's version, without the label of the build (`1.5.1` of `1.5.1+cpu`).
+/// Returns the package's version without the build label (`1.5.1` of `1.5.1+cpu`).
 fn version(package: &Path) -> Result<String, String> {
     let path = package.join("version.py");
     let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -111,7 +113,7 @@ fn version(package: &Path) -> Result<String, String> {
 fn compile(package: &Path) -> Result<(), String> {
     let target = env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
     if target == "windows" {
-        return Err("it is for Linux and macOS only".to_owned());
+        return Err("only Linux and macOS are supported".to_owned());
     }
     let include = package.join("include");
     let compiler = cc::Build::new()
@@ -121,13 +123,13 @@ fn compile(package: &Path) -> Result<(), String> {
         .debug(false)
         .pic(true)
         .try_get_compiler()
-        .map_err(|error| format!("there is no C++ compiler: {error}"))?;
+        .map_err(|error| format!("C++ compiler not found: {error}"))?;
     let mut command = compiler.to_command();
     command.args(["-shared", "-Wall", "-Wextra"]);
     for definition in DEFINITIONS {
         command.arg(format!("-D{definition}"));
     }
-    // Of system headers no warnings are shown.
+    // Suppresses warnings about the package's headers.
     command.arg("-isystem").arg(&include);
     let c10 = include.join("executorch/runtime/core/portable_type/c10");
     command.arg("-isystem").arg(c10);
@@ -143,7 +145,7 @@ fn compile(package: &Path) -> Result<(), String> {
         .arg(out.join("executorch-shim"));
     let done = command
         .output()
-        .map_err(|error| format!("the C++ compiler does not start: {error}"))?;
+        .map_err(|error| format!("cannot start the C++ compiler: {error}"))?;
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     if !done.status.success() {
         let first = said.lines().find(|line| line.contains("error"));

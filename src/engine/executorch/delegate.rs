@@ -1,4 +1,4 @@
-//! Whether the delegates of a method can be run here, and what would run those that cannot.
+//! Checks that the delegates of a method can run here, and names the remedy for those that cannot.
 
 use super::NAME;
 use crate::engine::library::NativeBackend;
@@ -6,7 +6,7 @@ use crate::engine::{EngineError, LoadOptions, Provider};
 use crate::model::Method;
 use crate::package::Backend;
 
-/// What a library that was found does not run, and what does.
+/// Delegates that an installation may lack, and the software that runs them.
 const ELSEWHERE: [(&str, &str); 7] = [
     (
         Backend::CoreMl.delegate_id(),
@@ -29,8 +29,8 @@ const ELSEWHERE: [(&str, &str); 7] = [
     ),
 ];
 
-/// Refuses a method with a delegate that is not registered or cannot be used, and a provider that
-/// could not run any part of it.
+/// Rejects a method with a delegate that is not registered or not usable, and a provider that could
+/// not run any part of the method.
 pub(super) fn check(
     method: &Method,
     registered: &[NativeBackend],
@@ -58,27 +58,27 @@ pub(super) fn check(
     if !is_there(id) {
         return Err(EngineError::Unavailable {
             what: format!("ExecuTorch's {id}"),
-            reason: "the library that was found does not have it".to_owned(),
-            help: format!("it takes {}", runner(id)),
+            reason: "the installed library lacks it".to_owned(),
+            help: format!("install {}", runner(id)),
         });
     }
-    // What is not delegated is part of the program as it was published, and no fallback.
+    // Parts that are not delegated belong to the program as published, so they are not a fallback.
     let takes_part = method.delegates.iter().any(|delegate| delegate.id == id);
     if options.strict && !takes_part {
-        let reason = format!("no part of `{}` is for {id}", method.name);
+        let reason = format!("`{}` has no part for {id}", method.name);
         return Err(unsupported(Vec::new(), reason));
     }
     Ok(())
 }
 
-/// The backend that is a provider; `None` for the CPU, which is no backend.
+/// Returns the delegate ID of a provider; `None` for the CPU, which has no delegate.
 fn backend_of(provider: Provider) -> Option<&'static str> {
     match provider {
         Provider::Cpu => None,
         Provider::Xnnpack => Some(Backend::Xnnpack.delegate_id()),
         Provider::CoreMl => Some(Backend::CoreMl.delegate_id()),
         Provider::Qnn => Some(Backend::Qnn.delegate_id()),
-        // Programs have no WebGPU; Vulkan is what it stands for.
+        // Programs do not use WebGPU; the provider stands for Vulkan.
         Provider::WebGpu => Some(Backend::Vulkan.delegate_id()),
     }
 }
@@ -86,7 +86,7 @@ fn backend_of(provider: Provider) -> Option<&'static str> {
 fn reason(missing: &[String]) -> String {
     let runners: Vec<&str> = missing.iter().map(|id| runner(id)).collect();
     format!(
-        "parts of the program are for what is not here; it takes {}",
+        "parts of the program are for missing backends; they need {}",
         runners.join(" and ")
     )
 }

@@ -1,21 +1,21 @@
-//! ExecuTorch's codes and messages as errors of ours.
+//! Converts ExecuTorch's error codes and log messages to [`EngineError`].
 //!
-//! It tells a code and, in its log, what led to it: the cause first, then every function it went
-//! through. What is known about the form of a message stands beside it.
+//! ExecuTorch returns a code and logs the details: the cause first, then each function on the way
+//! back. Comments next to the patterns quote the messages that they match.
 
 use super::NAME;
 use crate::engine::EngineError;
 use crate::engine::refusal::tells_beyond;
 
-/// A failed call: ExecuTorch's code, and what it said, a line a message.
+/// A failed call: ExecuTorch's code, and its log messages, one per line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
-    /// 0 if ExecuTorch was not even asked.
+    /// 0 if the call failed before it reached ExecuTorch.
     pub(super) code: u32,
     pub(super) text: String,
 }
 
-/// Codes of `runtime/core/error.h` that are told apart here.
+/// Codes of `runtime/core/error.h` that this module distinguishes.
 pub(super) const OPERATOR_MISSING: u32 = 0x14;
 const NOT_SUPPORTED: u32 = 0x10;
 const NOT_IMPLEMENTED: u32 = 0x11;
@@ -23,17 +23,17 @@ const INVALID_PROGRAM: u32 = 0x23;
 const INVALID_DATA: u32 = 0x24;
 const INCOMPATIBLE: u32 = 0x30;
 const INVALID_ARGUMENT: u32 = 0x12;
-/// What a load that fails with these says of the program: an argument, a type, a thing that is not there,
-/// the program, the data file.
+/// Codes of a failed load that mean an invalid program: an invalid argument, a wrong type,
+/// something not found, an invalid program, an invalid data file.
 const BROKEN: [u32; 5] = [INVALID_ARGUMENT, 0x13, 0x20, INVALID_PROGRAM, INVALID_DATA];
 
-/// Most messages that are told.
+/// Maximum number of messages in an error.
 const MOST_LINES: usize = 3;
-/// Longest message, in characters.
+/// Maximum length of a message, in characters.
 const LONGEST_LINE: usize = 300;
 
 impl Failure {
-    /// A failure before ExecuTorch was asked.
+    /// A failure before the call reached ExecuTorch.
     pub(super) fn of_ours(text: &str) -> Self {
         Self {
             code: 0,
@@ -41,18 +41,19 @@ impl Failure {
         }
     }
 
-    /// As that of a program that could not be loaded.
+    /// Converts a failure to load a program.
     pub(super) fn of_loading(&self) -> EngineError {
         let reason = self.reason();
         let engine = NAME.to_owned();
         match self.code {
-            // Of before 2024: its constants are where another build looks for them.
+            // Programs from before 2024 store their constants elsewhere; only other builds read
+            // them.
             _ if self.text.contains("disabled in this build") => EngineError::Unsupported {
                 engine,
                 operators: Vec::new(),
                 reason,
             },
-            // XNNPACK says of a damaged part too that it is of another version.
+            // XNNPACK reports a damaged payload as one of another version, too.
             _ if self.is_about_the_program() => EngineError::Corrupt { engine, reason },
             NOT_SUPPORTED | NOT_IMPLEMENTED | INCOMPATIBLE => EngineError::Unsupported {
                 engine,
@@ -68,7 +69,7 @@ impl Failure {
         }
     }
 
-    /// As that of a run.
+    /// Converts a failure of a run.
     pub(super) fn of_running(&self) -> EngineError {
         let (engine, operator, reason) = (NAME.to_owned(), self.operator(), self.reason());
         if self.is_about_an_index() {
@@ -79,7 +80,7 @@ impl Failure {
             };
         }
         let codes = [NOT_SUPPORTED, NOT_IMPLEMENTED, OPERATOR_MISSING];
-        // Inputs of other sizes than the program takes are "not supported" too.
+        // Inputs of other sizes than the program accepts are reported as "not supported", too.
         let is_size = self.text.contains("Attempted to resize");
         if !is_size && (codes.contains(&self.code) || self.is_beyond()) {
             return EngineError::Unsupported {
@@ -95,7 +96,7 @@ impl Failure {
         }
     }
 
-    /// Whether a kernel was given an index that it does not take: `Check failed (indices_ptr[i] >= 0):
+    /// Returns `true` if a kernel rejected an index: `Check failed (indices_ptr[i] >= 0):
     /// indices_ptr[1] -6 < 0`.
     fn is_about_an_index(&self) -> bool {
         let cause = self.text.lines().next().unwrap_or_default().to_lowercase();
@@ -103,25 +104,27 @@ impl Failure {
         self.code == INVALID_ARGUMENT && names && self.operator().is_some()
     }
 
-    /// Whether loading failed because of what the program, its data or the part of a delegate says.
+    /// Returns `true` if loading failed because of the contents of the program, its data or a
+    /// delegate's payload.
     fn is_about_the_program(&self) -> bool {
         const WORDS: [&str; 3] = ["corrupt", "malformed", "xnn_status_invalid_parameter"];
         BROKEN.contains(&self.code) || WORDS.iter().any(|words| self.text.contains(words))
     }
 
-    /// Whether a number was set to another value than it had at export: `The 1-th input of method
-    /// should have the same value as the input_evalue, but got 3 and 0`.
+    /// Returns `true` if an input was set to another number than at export: `The 1-th input of
+    /// method should have the same value as the input_evalue, but got 3 and 0`.
     pub(super) fn is_about_fixed_value(&self) -> bool {
         self.text.contains("should have the same value")
     }
 
-    /// Whether its words say that it has no code for something: kernels give the code of an invalid
-    /// argument for `Unhandled dtype BFloat16 for aten::cumsum.out` too.
+    /// Returns `true` if the message reports missing support. Kernels return the code of an invalid
+    /// argument for `Unhandled dtype BFloat16 for aten::cumsum.out`, too.
     fn is_beyond(&self) -> bool {
         self.text.contains("Unhandled dtype") || tells_beyond(&self.text)
     }
 
-    /// `KernelCall failed at instruction 0:12 in operator aten::cat.out: 0x12`.
+    /// Returns the operator in `KernelCall failed at instruction 0:12 in operator aten::cat.out:
+    /// 0x12`.
     fn operator(&self) -> Option<String> {
         let mut lines = self.text.lines();
         let line = lines.find(|line| line.starts_with("KernelCall failed"))?;
@@ -142,7 +145,7 @@ impl Failure {
         let meaning = meaning(self.code);
         match (lines.is_empty(), meaning) {
             (true, Some(meaning)) => meaning,
-            (true, None) => "it does not say why".to_owned(),
+            (true, None) => "no reason given".to_owned(),
             (false, Some(meaning)) => format!("{meaning}: {}", lines.join("; ")),
             (false, None) => lines.join("; "),
         }
@@ -156,26 +159,26 @@ fn cut(line: &str) -> String {
     }
 }
 
-/// Words for a code.
+/// Returns a description of a code.
 fn meaning(code: u32) -> Option<String> {
     let words = match code {
         0 => return None,
         0x01 => "an internal error",
-        0x02 => "it is in the wrong state",
+        0x02 => "invalid state",
         NOT_SUPPORTED => "not supported",
         NOT_IMPLEMENTED => "not implemented",
         INVALID_ARGUMENT => "an invalid argument",
-        0x13 => "a value of the wrong type",
-        OPERATOR_MISSING => "it has no code for an operator",
-        0x20 => "something was not found",
-        0x21 => "no memory",
-        0x22 => "no access",
+        0x13 => "invalid type of a value",
+        OPERATOR_MISSING => "an operator is unsupported",
+        0x20 => "not found",
+        0x21 => "out of memory",
+        0x22 => "access denied",
         INVALID_PROGRAM => "the program is invalid",
         INVALID_DATA => "the data file is invalid",
         0x25 => "out of resources",
-        INCOMPATIBLE => "a delegate does not take its part",
-        0x31 => "a delegate has no memory",
-        0x32 => "a delegate is gone",
+        INCOMPATIBLE => "a delegate rejected its payload",
+        0x31 => "a delegate is out of memory",
+        0x32 => "a delegate is missing",
         other => return Some(format!("code {other:#x}")),
     };
     Some(words.to_owned())
@@ -229,7 +232,7 @@ mod tests {
         }
         for other in [
             failure(INCOMPATIBLE, "another version"),
-            failure(0x21, "there is no memory"),
+            failure(0x21, "allocation failed"),
             failure(NOT_SUPPORTED, "a device other than the CPU"),
             failure(
                 0x23,

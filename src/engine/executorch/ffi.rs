@@ -1,12 +1,12 @@
-//! The one place with `unsafe`: ExecuTorch's libraries are opened here, and `shim.cpp` is called.
+//! The only module of this engine with `unsafe`: opens ExecuTorch's libraries and calls `shim.cpp`.
 //!
-//! Invariant: whatever safe code does with [`Library`] and [`Method`], the shim is called as it wants
-//! to be called: indices exist, values have the kind and rank of their place and as many bytes as
-//! their shape says, threads are not replaced under a method. What a hostile program makes ExecuTorch
-//! do inside a call is beyond that; it is why programs run in a process of their own.
+//! Invariant: whatever safe code does with [`Library`] and [`Method`], calls of the shim meet its
+//! preconditions. Indices exist. Values have the kind and rank of their slot, and as many bytes as
+//! their shape requires. Threads are not replaced while a method is loaded. A hostile program may
+//! still exploit ExecuTorch inside a call, so programs run in a separate process.
 #![expect(
     unsafe_code,
-    reason = "ExecuTorch is a C++ library: what is called cannot be checked by this compiler"
+    reason = "ExecuTorch is a C++ library; the compiler cannot check calls of it"
 )]
 
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -45,7 +45,7 @@ struct RawMethod {
     _private: [u8; 0],
 }
 
-/// The shim's functions; what each does stands there.
+/// The shim's functions; `shim.cpp` documents each.
 #[derive(Debug)]
 struct Functions {
     start: unsafe extern "C" fn(),
@@ -64,36 +64,36 @@ struct Functions {
     get: unsafe extern "C" fn(*const RawMethod, usize, *mut RawValue) -> u32,
 }
 
-/// ExecuTorch, loaded for as long as the process lives.
+/// ExecuTorch, loaded until the process ends.
 #[derive(Debug)]
 pub(super) struct Library {
     functions: Functions,
     threads: Mutex<Threads>,
 }
 
-/// The threads that all methods of this process share.
+/// The thread pool that all methods of this process share.
 #[derive(Debug, Default)]
 struct Threads {
-    /// How many the library started by itself; `None` before it was asked.
+    /// The number of threads that the library starts by default; `None` before the first query.
     by_itself: Option<u32>,
-    /// How many there are.
+    /// The current number of threads.
     count: u32,
-    /// How many methods are loaded.
+    /// The number of loaded methods.
     methods: usize,
 }
 
-/// What to load.
+/// The source of a method.
 #[derive(Debug)]
 pub(super) struct Source {
     /// The file.
     pub(super) path: PathBuf,
-    /// Where the program is in it: offset and length.
+    /// The offset and length of the program in the file.
     pub(super) place: (u64, u64),
-    /// Files with tensors of the program, and which of them is preferred.
+    /// Files with tensors of the program; the `bool` marks the preferred one.
     pub(super) data: Vec<(PathBuf, bool)>,
     /// The method's name.
     pub(super) method: String,
-    /// Threads; `None` leaves it to the library.
+    /// Number of threads; `None` uses the library's default.
     pub(super) threads: Option<u32>,
 }
 
@@ -113,8 +113,8 @@ pub(super) struct Method {
 // because `Method` is not `Sync`.
 unsafe impl Send for Method {}
 
-/// Opens a library of ExecuTorch for those that need its symbols. It is never closed: what it
-/// registered stays.
+/// Opens a library of ExecuTorch with symbols visible to other libraries. It is never closed, so
+/// its registrations stay valid.
 pub(super) fn open_for_all(path: &Path) -> Result<(), String> {
     // SAFETY: opening runs the library's own initialisation. The file is a library of ExecuTorch by
     // its place and name, of the version this was built for; that it does what it should is trusted,
@@ -123,13 +123,13 @@ pub(super) fn open_for_all(path: &Path) -> Result<(), String> {
     opened.map(std::mem::forget).map_err(|error| cause(&error))
 }
 
-/// What the system says of a library that cannot be opened, without what it was told to open.
+/// Returns the system's reason why a library cannot be opened, without the path.
 fn cause(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 impl Library {
-    /// Opens the shim; ExecuTorch's libraries are open already.
+    /// Opens the shim. ExecuTorch's libraries must be open already.
     pub(super) fn open(shim: &Path) -> Result<Self, String> {
         // SAFETY: the file was just written by this process, from what its build made of `shim.cpp`;
         // opening it runs nothing but the C++ library's own initialisation.
@@ -146,7 +146,7 @@ impl Library {
         })
     }
 
-    /// Registered backends.
+    /// Lists the registered backends.
     pub(super) fn backends(&self) -> Vec<NativeBackend> {
         let mut all = Vec::new();
         loop {
@@ -166,7 +166,7 @@ impl Library {
         }
     }
 
-    /// Whether there is code for an operator, such as `aten::add.out`.
+    /// Returns `true` if a kernel is registered for an operator, such as `aten::add.out`.
     pub(super) fn has_kernel(&self, name: &str) -> bool {
         let Ok(name) = CString::new(name) else {
             return false;
@@ -179,8 +179,8 @@ impl Library {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a method that is going to be loaded, with its number of threads. Methods keep a pointer
-    /// to the threads, so these are only replaced while there are none.
+    /// Registers a method that is about to be loaded, with its number of threads. Methods keep a
+    /// pointer to the thread pool, so the pool is only replaced while no method is loaded.
     fn enter(&self, wanted: Option<u32>) -> Result<(), Failure> {
         let mut threads = self.threads();
         if threads.methods == 0 {
@@ -190,11 +190,11 @@ impl Library {
             threads.count = set(wanted.unwrap_or(by_itself));
         } else if wanted.is_some_and(|wanted| wanted != threads.count) {
             let count = threads.count;
-            let text = format!("this process runs another program, on {count} threads");
+            let text = format!("this process already runs another program on {count} threads");
             return Err(Failure::of_ours(&text));
         }
         if threads.count == 0 {
-            return Err(Failure::of_ours("it can start no threads"));
+            return Err(Failure::of_ours("cannot start threads"));
         }
         threads.methods += 1;
         Ok(())
@@ -204,7 +204,7 @@ impl Library {
         self.threads().methods -= 1;
     }
 
-    /// The outcome of a call.
+    /// Converts the return code of a call to a result.
     fn outcome(&self, code: u32) -> Result<(), Failure> {
         if code == 0 {
             return Ok(());
@@ -220,14 +220,14 @@ impl Library {
 }
 
 impl Functions {
-    /// The functions of an opened shim.
+    /// Looks up the functions of an opened shim.
     ///
     /// # Safety
     ///
-    /// The library is the shim, which is never closed.
+    /// `library` is the shim and is never closed.
     unsafe fn of(library: &Opened) -> Result<Self, libloading::Error> {
-        // SAFETY: the caller says that the library is the shim: each of its functions has the type
-        // of the field that it is put into.
+        // SAFETY: the caller guarantees that the library is the shim, so each function has the type
+        // of its field.
         unsafe {
             Ok(Self {
                 start: *library.get(b"pkgtool_et_start")?,
@@ -267,9 +267,9 @@ impl Method {
         let raw = unsafe { (library.functions.open)(path.as_ptr(), offset, length, &raw mut code) };
         let Some(raw) = NonNull::new(raw) else {
             library.leave();
-            return Err(Failure::of_ours("there is no memory for it"));
+            return Err(Failure::of_ours("out of memory"));
         };
-        // From here on its end closes it.
+        // From here on, dropping `method` closes it.
         let mut method = Self {
             library,
             raw,
@@ -310,8 +310,8 @@ impl Method {
         }
     }
 
-    /// Sets an input to a value of its kind; a tensor has its rank, order, and as many bytes as its
-    /// shape says. ExecuTorch checks the rest.
+    /// Sets an input to a value of its kind. A tensor must have the slot's rank and order, and as
+    /// many bytes as its shape requires. ExecuTorch checks the rest.
     pub(super) fn set(&mut self, index: usize, value: &Value<'_>) -> Result<(), Failure> {
         let mut raw = RawValue::empty();
         let slot = self.inputs.get(index);
@@ -333,19 +333,19 @@ impl Method {
                 let rank = slot.map_or(0, |slot| slot.order.len());
                 let found = view.sizes.as_slice().len();
                 if found != rank {
-                    let text = format!("input {index} has {rank} dimensions, not {found}");
+                    let text = format!("input {index} has the wrong rank: expected {rank}, got {found}");
                     return Err(Failure::of_ours(&text));
                 }
                 let expected = view.sizes.bytes(view.dtype);
                 if expected != Some(view.bytes.len()) {
                     return Err(Failure::of_ours(
-                        "an input has more or fewer bytes than its shape",
+                        "the size of an input in bytes differs from that of its shape",
                     ));
                 }
                 raw = RawValue::of(view);
             }
             _ => {
-                let text = format!("input {index} is not of the kind that the program takes");
+                let text = format!("input {index} has the wrong kind of value");
                 return Err(Failure::of_ours(&text));
             }
         }
@@ -357,7 +357,7 @@ impl Method {
         self.library.outcome(code)
     }
 
-    /// Runs it. Every input was set before.
+    /// Runs the method. All inputs must be set.
     pub(super) fn run(&mut self) -> Result<(), Failure> {
         // SAFETY: the method is loaded. An input that was never set is an error of ExecuTorch's; one
         // that was set is in memory of the method's.
@@ -365,8 +365,8 @@ impl Method {
         self.library.outcome(code)
     }
 
-    /// Runs it like [`Method::run`] and gives the time of each instruction. After an error it cannot
-    /// be run any more.
+    /// Like [`Method::run`], and returns the time of each instruction. After an error the method is
+    /// unusable.
     pub(super) fn run_in_steps(&mut self) -> Result<Vec<Duration>, Failure> {
         let mut times = Vec::new();
         loop {
@@ -381,10 +381,10 @@ impl Method {
         }
     }
 
-    /// An output of the last run. Elements of a tensor stay where they are until the next.
+    /// Returns an output of the last run. The elements of a tensor are valid until the next run.
     pub(super) fn get(&self, index: usize) -> Result<Value<'_>, Failure> {
         if index >= self.outputs.len() {
-            return Err(Failure::of_ours("there is no such output"));
+            return Err(Failure::of_ours("output index out of range"));
         }
         let mut raw = RawValue::empty();
         // SAFETY: the method is loaded and has this output; the value can be written to.
@@ -411,10 +411,10 @@ impl Drop for Method {
     }
 }
 
-/// The code for the end of a method that is run in steps.
+/// The code for the end of a method that runs in steps.
 const END_OF_METHOD: u32 = 0x03;
 
-/// Kinds as the shim has them.
+/// The shim's constants for the kinds of values.
 const NONE: i32 = 0;
 const TENSOR: i32 = 1;
 const INT: i32 = 2;
@@ -462,11 +462,12 @@ impl RawValue {
         }
     }
 
-    /// The tensor that the shim told of, if its elements exist here.
+    /// Returns the tensor in a value from the shim; `None` if its dtype is unsupported.
     ///
     /// # Safety
     ///
-    /// The shim gave this value as an output of a method, which does not run again while `'a` lasts.
+    /// The shim returned this value as an output of a method, and the method does not run again
+    /// during `'a`.
     unsafe fn view<'a>(&self) -> Option<View<'a>> {
         let dtype = value::dtype_of(self.dtype)?;
         let sizes = Sizes::of(self.rank(), self.sizes);
@@ -495,5 +496,5 @@ impl RawValue {
 }
 
 fn c_text(bytes: &[u8]) -> Result<CString, Failure> {
-    CString::new(bytes).map_err(|_| Failure::of_ours("a name has a zero byte in it"))
+    CString::new(bytes).map_err(|_| Failure::of_ours("a name contains a zero byte"))
 }

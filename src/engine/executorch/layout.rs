@@ -1,20 +1,21 @@
-//! Tensors whose elements do not lie in row-major order: programs for images are often exported with
-//! the channels last, in memory though not in shape.
+//! Reorders the elements of tensors between row-major order and other memory orders.
 //!
-//! Knows bytes only. An order that is none gives `None`.
+//! Image programs are often exported with the channels last in memory but not in the shape. This
+//! module handles bytes only. An invalid order gives `None`.
 
-/// Whether elements lie as if in row-major order: dimensions of size 1 may stand anywhere.
+/// Returns `true` if the memory order equals row-major order. Dimensions of size 1 may have any
+/// position.
 pub(super) fn is_row_major(sizes: &[i32], order: &[u8]) -> bool {
     if sizes.len() != order.len() {
         return false;
     }
     let size = |dim: u8| sizes.get(usize::from(dim)).copied();
     let counting = order.iter().filter(|dim| size(**dim) != Some(1));
-    // A dimension that there is not is larger than any.
+    // A missing dimension compares as larger than any.
     counting.is_sorted_by(|a, b| a < b) && order.iter().all(|dim| size(*dim).is_some())
 }
 
-/// The elements in the order of `order`, from row-major order.
+/// Reorders elements from row-major order to `order`.
 pub(super) fn from_row_major(
     bytes: &[u8],
     width: usize,
@@ -30,7 +31,7 @@ pub(super) fn from_row_major(
     Some(ordered)
 }
 
-/// The elements in row-major order, from that of `order`.
+/// Reorders elements from `order` to row-major order.
 pub(super) fn to_row_major(
     bytes: &[u8],
     width: usize,
@@ -48,7 +49,7 @@ pub(super) fn to_row_major(
 
 /// Places of elements in memory, as their indices go through all in row-major order.
 struct Walk {
-    /// Size, elements from one index to the next, and index, by dimension.
+    /// For each dimension: size, distance between neighbours in elements, and current index.
     dims: Vec<(usize, usize, usize)>,
     place: usize,
 }
@@ -74,7 +75,7 @@ impl Walk {
         is_order.then_some(Self { dims, place: 0 })
     }
 
-    /// The place of the element that is next; after the last it is the first again.
+    /// Returns the position of the next element; after the last one it starts again.
     fn next(&mut self) -> usize {
         let place = self.place;
         for (size, step, index) in self.dims.iter_mut().rev() {

@@ -1,15 +1,15 @@
-//! Why operators have no kernel in the libraries that can be opened here.
+//! Explains why operators have no kernel in the libraries that can be opened here.
 //!
-//! The package has kernels for language models, but in a library that only a Python with PyTorch can
-//! open: it is linked with PyTorch's and with the package's own Python module, whose symbols are
-//! those of the interpreter. Opening these here would bring kernels a second time as well, at which
-//! the runtime ends the process.
+//! ExecuTorch's Python package contains kernels for language models in a library that only a Python
+//! with PyTorch can open. That library is linked with PyTorch and with the package's own Python
+//! module, which needs symbols of the interpreter. Opening it here would also register kernels a
+//! second time, and the runtime aborts the process then.
 
 use super::search;
 
-/// The library, in the package.
+/// Path of that library in the package.
 const LIBRARY: &str = "extension/llm/custom_ops/libcustom_ops_aot_lib.so";
-/// What it registers.
+/// The kernels that it registers.
 const REGISTERED: [&str; 10] = [
     "llama::channelwise_gated_delta_rule.out",
     "llama::custom_quantized_sdpa.out",
@@ -23,7 +23,7 @@ const REGISTERED: [&str; 10] = [
     "llama::update_cache_with_indices.out",
 ];
 
-/// Why these operators cannot be run.
+/// Returns the reason why these operators cannot run.
 pub(super) fn reason(missing: &[String]) -> String {
     let (there, nowhere): (Vec<&str>, Vec<&str>) = missing
         .iter()
@@ -36,7 +36,7 @@ pub(super) fn reason(missing: &[String]) -> String {
         package.is_some_and(|package| package.join(LIBRARY).is_file())
     });
     if there.is_empty() || !is_there {
-        return "there is no kernel for this in ExecuTorch's Python package".to_owned();
+        return "ExecuTorch's Python package has no kernel for this".to_owned();
     }
     let which = if nowhere.is_empty() {
         String::new()
@@ -46,7 +46,7 @@ pub(super) fn reason(missing: &[String]) -> String {
     let rest = if nowhere.is_empty() {
         String::new()
     } else {
-        format!("; there is none at all for {}", quoted(&nowhere))
+        format!("; no library has a kernel for {}", quoted(&nowhere))
     };
     format!(
         "ExecuTorch's Python package has the kernels{which} in {LIBRARY} only, which needs PyTorch's \

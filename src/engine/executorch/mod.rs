@@ -1,8 +1,11 @@
-//! ExecuTorch's own runtime, whose libraries are found and opened when a program is to be run.
+//! The ExecuTorch engine: finds ExecuTorch's own runtime libraries and opens them when a program is
+//! to run.
 //!
-//! Invariant: no type of ExecuTorch leaves this folder, `unsafe` is in `ffi.rs` alone, and no library is
-//! opened before a program is to be run. One process has one ExecuTorch. The library between it and
-//! this crate (`shim.cpp`) is compiled by the build script (`build_shim.rs`) and carried in the binary.
+//! `shim.cpp` is a C++ library between ExecuTorch and this crate. The build script
+//! (`build_shim.rs`) compiles it, and the binary contains it.
+//!
+//! Invariant: types of ExecuTorch stay in this folder, only `ffi.rs` uses `unsafe`, and no library
+//! is opened before a program is to run. A process opens one ExecuTorch.
 
 mod delegate;
 mod failure;
@@ -54,7 +57,7 @@ impl Engine for ExecuTorch {
         }
     }
 
-    /// A program runs on what it was exported for, whatever the backend is called.
+    /// A program runs on the backends that it was exported for, whatever name the provider has.
     fn reached(&self, placement: &Placement, provider: Provider, backend: Option<Backend>) -> bool {
         let Some(backend) = backend else {
             return true;
@@ -70,7 +73,7 @@ impl Engine for ExecuTorch {
         opened::prepare()
     }
 
-    /// The library between it and this crate.
+    /// The shim is written to a file.
     fn writes_files(&self, _: &LoadOptions) -> bool {
         true
     }

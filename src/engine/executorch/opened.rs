@@ -1,7 +1,8 @@
-//! The one ExecuTorch that a process can have: found, opened, and kept to the end.
+//! The one ExecuTorch of a process: found, opened, and kept open until the process ends.
 //!
-//! Invariant: libraries of one directory only, of the version that this was built for; what the user
-//! named is used or is an error, never passed over. Knows nothing of programs.
+//! Invariant: all libraries come from one directory and have the version that this crate was built
+//! for. A directory that the user named is used or is an error; it is never skipped. Knows nothing
+//! of programs.
 
 use std::io::Write as _;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -12,22 +13,22 @@ use crate::engine::library::Installation;
 use crate::engine::surroundings::Surroundings;
 use crate::engine::{EngineError, Needs};
 
-/// What `build_shim.rs` made of `shim.cpp`.
+/// The compiled `shim.cpp`, built by `build_shim.rs`.
 const SHIM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/executorch-shim"));
 
 static OPENED: Mutex<Option<&'static Library>> = Mutex::new(None);
 
-/// The search that ran before this process was confined; a confined process cannot search.
+/// The result of the search before this process was sandboxed. A sandboxed process cannot search.
 static PREPARED: OnceLock<Vec<Installation>> = OnceLock::new();
 
-/// Looks for the libraries, and tells what opening them reads.
+/// Searches for the libraries and returns the files that opening them reads.
 pub(super) fn prepare() -> Needs {
     let surroundings = Surroundings::of_this_process();
     let found = PREPARED.get_or_init(|| search::installations_in(&surroundings));
     surroundings.needs(found.iter().map(|installation| &*installation.path))
 }
 
-/// ExecuTorch, opened now if it was not before.
+/// Returns ExecuTorch, and opens it on the first call.
 pub(super) fn library() -> Result<&'static Library, EngineError> {
     let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(library) = *opened {
@@ -42,7 +43,7 @@ pub(super) fn library() -> Result<&'static Library, EngineError> {
     Ok(*opened.insert(Box::leak(Box::new(library))))
 }
 
-/// The first that can be used; what the user named is not passed over.
+/// Returns the first usable installation. An unusable one that the user named is an error.
 fn choose(found: Vec<Installation>) -> Result<Installation, EngineError> {
     let mut problems = Vec::new();
     for installation in found {
@@ -57,7 +58,7 @@ fn choose(found: Vec<Installation>) -> Result<Installation, EngineError> {
         }
     }
     Err(if problems.is_empty() {
-        unavailable("its libraries were not found")
+        unavailable("its libraries are missing")
     } else {
         unavailable(&problems.join("; "))
     })
@@ -80,10 +81,11 @@ fn open(surroundings: &Surroundings, chosen: &Installation) -> Result<Library, S
         ffi::open_for_all(path)?;
     }
     for path in &libraries.backends {
-        // A backend may need what its vendor has not put here. Programs for it are refused by name.
+        // A backend may need a vendor's library that is missing here. Programs for it are rejected
+        // by name.
         let _ = ffi::open_for_all(path);
     }
-    // What is open stays when its file goes.
+    // An open library stays usable after its file is deleted.
     let written = tempfile::Builder::new()
         .prefix("pkgtool-")
         .suffix(".so")

@@ -1,5 +1,6 @@
-//! Which part of a method runs where, and how long it takes: the program says the first, the first run
-//! the second.
+//! Computes on which backend each part of a method runs and how long it takes.
+//!
+//! The program's instructions name the backends. The first observed run measures the times.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use crate::engine::{Placement, Share};
 use crate::model::Method;
 use crate::model::executorch::body::{Instruction, MethodBody};
 
-/// What runs what is not delegated.
+/// The name of the provider for everything that is not delegated.
 const KERNELS: &str = "cpu";
 
 /// An instruction.
@@ -22,8 +23,8 @@ pub(super) enum Call {
     Other,
 }
 
-/// The instructions of a method in the order in which they run; `None` if that is not their order in
-/// the file, because some of them jump.
+/// Returns the instructions of a method in the order in which they run. `None` if some of them
+/// jump, because the order in the file differs then.
 pub(super) fn calls(method: &MethodBody) -> Option<Vec<Call>> {
     let calls = method
         .instructions
@@ -39,18 +40,18 @@ pub(super) fn calls(method: &MethodBody) -> Option<Vec<Call>> {
     calls.collect()
 }
 
-/// Nodes of one provider, and the time they took.
+/// The number of nodes of one provider, and their total time.
 #[derive(Debug, Default)]
 struct Work {
     nodes: u64,
     time: Duration,
 }
 
-/// The placement of a method by its instructions, if they run in the order of the file. `times` are
-/// theirs in the first run; without them time is shared out like nodes.
+/// Computes the placement of a method whose instructions run in the order of the file. `times` are
+/// the instructions' times in the first run. Without them each node gets the same share of time.
 pub(super) fn of_calls(calls: &[Call], times: &[Duration]) -> Placement {
     let mut all: BTreeMap<&str, Work> = BTreeMap::new();
-    // A run that did not take every instruction, or some twice, tells nothing of them.
+    // Times are unusable if a run skipped instructions or repeated some.
     let complete = times.len() == calls.len();
     let times = times
         .iter()
@@ -69,7 +70,7 @@ pub(super) fn of_calls(calls: &[Call], times: &[Duration]) -> Placement {
     shares(all)
 }
 
-/// The placement of a method of which only is known what it has.
+/// Computes the placement of a method from the counts in its header only.
 pub(super) fn of_method(method: &Method) -> Placement {
     let mut all: BTreeMap<&str, Work> = BTreeMap::new();
     for delegate in &method.delegates {

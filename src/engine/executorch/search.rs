@@ -1,8 +1,8 @@
-//! Where ExecuTorch's libraries are on this machine, and what can be told of them without opening
-//! them.
+//! Searches this machine for ExecuTorch's libraries and inspects them without opening them.
 //!
-//! Invariant: a search reads directories and two small text files; it opens no library, runs nothing
-//! and never looks into the working directory. What the user names is used as named, or is an error.
+//! Invariant: a search reads directories and two small text files. It opens no library, runs
+//! nothing and never looks into the working directory. A directory that the user names is used
+//! exactly, or is an error.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,39 +14,39 @@ use crate::engine::surroundings::{Surroundings, entries, python, with_folders};
 /// The variable that names ExecuTorch's Python package, or a directory of its libraries.
 pub(super) const VARIABLE: &str = "PKGTOOL_EXECUTORCH_DIR";
 
-/// The version of the headers that `shim.cpp` was compiled against. What C++ classes look like in
-/// memory may change with every other.
+/// The version of the headers that `shim.cpp` was compiled against. The memory layout of C++
+/// classes may change with every other version.
 pub const VERSION: &str = env!("PKGTOOL_EXECUTORCH_VERSION");
 
-/// The library that every other needs; without `lib` and `.so`.
+/// The library that all others need, without `lib` and `.so`.
 const RUNTIME: &str = "executorch";
-/// What runs what is not delegated; the first that is there. Both have the same kernels, and the
-/// runtime ends the process if a kernel comes twice.
+/// Kernel libraries for everything that is not delegated; the first one found is used. Both
+/// register the same kernels, and the runtime aborts the process if a kernel is registered twice.
 const KERNELS: [&str; 2] = [
     "executorch_kernels_optimized",
     "executorch_kernels_portable",
 ];
-/// More kernels, and what others need.
+/// Further kernels, and libraries that others need.
 const PARTS: [&str; 2] = ["executorch_threadpool", "executorch_kernels_quantized"];
-/// What runs what is delegated.
+/// Prefix of the libraries that run delegates.
 const BACKEND: &str = "executorch_backend_";
 
 /// The libraries of one directory, in the order in which they are to be opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Libraries {
-    /// The runtime, its threads and its kernels: all must open.
+    /// The runtime, its threads and its kernels. All of them must open.
     pub(super) runtime: Vec<PathBuf>,
-    /// Backends: what does not open is not there.
+    /// Backends. A backend that does not open counts as missing.
     pub(super) backends: Vec<PathBuf>,
 }
 
-/// What there is on this machine, best first.
+/// Returns the installations on this machine, best first.
 pub fn installations() -> Vec<Installation> {
     installations_in(&Surroundings::of_this_process())
 }
 
-/// What there is in these surroundings, best first; what the user named comes first even if there is
-/// nothing.
+/// Returns the installations in these surroundings, best first. A directory that the user named
+/// comes first, even if it is empty.
 pub fn installations_in(surroundings: &Surroundings) -> Vec<Installation> {
     let mut found: Vec<Installation> = Vec::new();
     if let Some(named) = surroundings.variable(VARIABLE).map(PathBuf::from) {
@@ -72,7 +72,7 @@ pub fn installations_in(surroundings: &Surroundings) -> Vec<Installation> {
     found
 }
 
-/// The libraries in a directory.
+/// Returns the libraries in a directory.
 pub(super) fn libraries(surroundings: &Surroundings, directory: &Path) -> Libraries {
     let path = |name: &str| directory.join(surroundings.library_name(name));
     let there = |name: &&str| path(name).is_file();
@@ -92,7 +92,7 @@ pub(super) fn libraries(surroundings: &Surroundings, directory: &Path) -> Librar
     }
 }
 
-/// The directories to look into, best first.
+/// Returns the directories to search, best first.
 fn directories(surroundings: &Surroundings) -> Vec<(PathBuf, Origin)> {
     let mut all = Vec::new();
     if let Some(own) = surroundings.own_libraries() {
@@ -115,7 +115,7 @@ fn holds(surroundings: &Surroundings, directory: &Path) -> bool {
     directory.join(surroundings.library_name(RUNTIME)).is_file()
 }
 
-/// What a directory of libraries is.
+/// Describes the installation in a directory of libraries.
 fn inspect(surroundings: &Surroundings, directory: &Path, origin: Origin) -> Installation {
     let directory = directory
         .canonicalize()
@@ -129,12 +129,12 @@ fn inspect(surroundings: &Surroundings, directory: &Path, origin: Origin) -> Ins
         .any(|name| kernels.iter().any(|known| known == name));
     let problem = if !holds(surroundings, &directory) {
         let name = surroundings.library_name(RUNTIME);
-        Some(format!("there is no {name} in it"))
+        Some(format!("{name} is missing in this directory"))
     } else if version.as_deref() != Some(VERSION) {
         let found = version.as_deref().unwrap_or("unknown");
-        Some(format!("its version is {found}, and {VERSION} is needed"))
+        Some(format!("unsupported version: expected {VERSION}, got {found}"))
     } else if !has_kernels {
-        Some("it has no library of kernels".to_owned())
+        Some("the library with the kernels is missing".to_owned())
     } else {
         None
     };
@@ -156,8 +156,8 @@ fn inspect(surroundings: &Surroundings, directory: &Path, origin: Origin) -> Ins
     }
 }
 
-/// The version of the package that a directory of libraries belongs to, without the label of its
-/// build: from the package's Python file, else from its files for CMake.
+/// Returns the version of the package that a directory of libraries belongs to, without the build
+/// label. It is read from the package's Python file, or else from its CMake files.
 fn version(directory: &Path) -> Option<String> {
     let python = directory.parent()?.join("version.py");
     let cmake = directory.join("cmake/executorch/executorch-config-version.cmake");

@@ -1,8 +1,9 @@
-//! A loaded method of a program.
+//! A session of the ExecuTorch engine: a loaded method of a program.
 //!
-//! Invariant: what a run takes and gives fits the signature that the session was made for; time is
-//! measured from our tensors to our tensors. What the method keeps from run to run, such as a cache,
-//! lives as long as the loaded method: to forget it, the method is loaded anew.
+//! Invariant: inputs and outputs of a run fit the signature that the session was created for. The
+//! measured time is from tensors of this crate to tensors of this crate. State that the method
+//! keeps from run to run, such as a KV cache, lives as long as the loaded method: forgetting it
+//! reloads the method.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -22,18 +23,19 @@ use crate::tensor::{DType, Tensor, TensorSpec};
 /// A session.
 pub(super) struct ExecuTorchSession {
     method: Method,
-    /// Where the inputs of the signature go; what is left over is nothing to the program either.
+    /// The method's input index for each input of the signature. All other inputs of the method are
+    /// `None`.
     inputs: Vec<(usize, TensorSpec)>,
     outputs: Vec<(usize, TensorSpec)>,
-    /// What the method was loaded from.
+    /// The source of the method, for reloading it.
     source: Source,
     library: &'static Library,
     placement: Placement,
-    /// Its instructions, until a run has told how long each takes.
+    /// The method's instructions, until an observed run has measured their times.
     observed: Option<Vec<Call>>,
-    /// Whether the method keeps something from run to run.
+    /// Is `true` if the method keeps state from run to run.
     has_state: bool,
-    /// Whether it has run since it was loaded.
+    /// Is `true` if the method has run since it was loaded.
     has_run: bool,
 }
 
@@ -54,7 +56,7 @@ impl ExecuTorchSession {
         let name = &request.signature.method;
         let known = info
             .method(name)
-            .ok_or_else(|| broken(format!("it has no method `{name}`")))?;
+            .ok_or_else(|| broken(format!("method `{name}` is missing")))?;
         let directory = path.parent().unwrap_or(Path::new(""));
         for data in &info.external {
             data.locate(directory)
@@ -96,7 +98,7 @@ impl ExecuTorchSession {
         Ok(session)
     }
 
-    /// Sets inputs that are nothing, once and for all.
+    /// Sets the inputs without a value, once after loading.
     fn set_nothing(&mut self) -> Result<(), EngineError> {
         for index in 0..self.method.inputs.len() {
             if self.method.inputs[index].kind == Kind::None {
@@ -107,10 +109,10 @@ impl ExecuTorchSession {
         Ok(())
     }
 
-    /// Runs the method whose inputs are set. The first run that is observed goes instruction by
-    /// instruction, which takes longer.
+    /// Runs the method, whose inputs are set. The first observed run executes instruction by
+    /// instruction, which is slower.
     fn execute(&mut self) -> Result<(), EngineError> {
-        // A run that fails may have changed what is kept, too.
+        // A failed run may have changed the state, too.
         self.has_run = true;
         let Some(calls) = self.observed.take() else {
             return self.method.run().map_err(|failure| failure.of_running());
@@ -121,7 +123,7 @@ impl ExecuTorchSession {
                 Ok(())
             }
             Err(failure) => {
-                // It stands in the middle, and is of no use there. It had not run before.
+                // The method stopped halfway and is unusable. It had not run before.
                 self.observed = Some(calls);
                 self.load_anew()?;
                 Err(failure.of_running())
@@ -147,7 +149,7 @@ impl ExecuTorchSession {
             if failure.is_about_fixed_value() {
                 let name = &spec.name;
                 return failed(format!(
-                    "input `{name}` was fixed when the program was exported: it takes no other value"
+                    "input `{name}` was fixed when the program was exported and accepts no other value"
                 ));
             }
             failure.of_running()
@@ -167,7 +169,7 @@ impl ExecuTorchSession {
         }
         let (found, expected) = (tensor.dtype(), spec.dtype);
         Err(failed(format!(
-            "output `{name}` is {found}, and the model says {expected}"
+            "output `{name}` has the wrong dtype: expected {expected}, got {found}"
         )))
     }
 }
@@ -177,7 +179,7 @@ impl engine::Session for ExecuTorchSession {
         let start = Instant::now();
         if inputs.len() != self.inputs.len() {
             let (found, expected) = (inputs.len(), self.inputs.len());
-            return Err(failed(format!("it takes {expected} inputs, not {found}")));
+            return Err(failed(format!("expected {expected} inputs, got {found}")));
         }
         for (position, tensor) in inputs.iter().enumerate() {
             self.set(position, tensor)?;
@@ -203,7 +205,8 @@ impl engine::Session for ExecuTorchSession {
     }
 }
 
-/// Which of the method's values a signature means: all, or all that are something.
+/// Matches the values of a signature to the method's values: to all of them, or to all that are not
+/// `None`.
 fn places(
     slots: &[Slot],
     specs: &[TensorSpec],
@@ -215,7 +218,7 @@ fn places(
     }
     if indices.len() != specs.len() {
         let (found, expected) = (indices.len(), specs.len());
-        return Err(broken(format!("it sees {found} {side}, not {expected}")));
+        return Err(broken(format!("expected {expected} {side}, but ExecuTorch finds {found}")));
     }
     let places = indices.into_iter().zip(specs.iter().cloned());
     let places: Vec<_> = places.collect();
@@ -224,7 +227,7 @@ fn places(
         let wanted = match slots[*index].kind {
             Kind::Other => {
                 return Err(broken(format!(
-                    "`{name}` of its {side} is a string or list"
+                    "`{name}` of its {side} is a string or a list"
                 )));
             }
             Kind::Int => DType::Int64,
@@ -234,15 +237,15 @@ fn places(
         };
         if spec.dtype != wanted {
             let found = spec.dtype;
-            let reason = format!("`{name}` of its {side} is one {wanted}, not {found}");
+            let reason = format!("`{name}` of its {side} has the wrong dtype: expected one {wanted}, got {found}");
             return Err(broken(reason));
         }
     }
     Ok(places)
 }
 
-/// Files with tensors that are not in the program: all that lie beside it. The one that is named like
-/// the program is preferred.
+/// Returns the files that may contain tensors of the program: all data files next to it. The `bool`
+/// marks the preferred file, which is named like the program.
 fn data(program: &Path, info: &ModelInfo) -> Vec<(PathBuf, bool)> {
     if info.external.is_empty() {
         return Vec::new();
@@ -257,7 +260,7 @@ fn data(program: &Path, info: &ModelInfo) -> Vec<(PathBuf, bool)> {
         .collect()
 }
 
-/// Why a method was not loaded; operators without code by their names.
+/// Converts a failed load to an error that names the missing operators.
 fn refused(library: &Library, method: &model::Method, failure: &Failure) -> EngineError {
     if failure.code != OPERATOR_MISSING {
         return failure.of_loading();

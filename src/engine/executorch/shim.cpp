@@ -1,10 +1,10 @@
-// ExecuTorch behind a C interface: one handle is one program file with one loaded method.
+// A C interface to ExecuTorch: one handle is one program file with one loaded method.
 //
-// Compiled against the headers of the ExecuTorch package into a library of its own, in which
-// ExecuTorch's symbols stay undefined: they are found in the libraries that the caller has opened
-// before this one. Invariant: no exception leaves a function; what a file says is checked before it
-// is used; a failed call says why in `pkgtool_et_text`. `ffi.rs` is the other side: what is declared
-// `extern "C"` here is declared there too.
+// Compiled against the headers of the ExecuTorch package into a separate library. ExecuTorch's
+// symbols stay undefined in it and are resolved from the libraries that the caller opens before this
+// one. Invariant: no exception leaves a function, contents of files are checked before use, and
+// `pkgtool_et_text` returns the reason of a failed call. `ffi.rs` declares the same `extern "C"`
+// functions for Rust.
 
 #include <executorch/extension/flat_tensor/flat_tensor_data_map.h>
 #include <executorch/extension/memory_allocator/malloc_memory_allocator.h>
@@ -33,7 +33,7 @@
 #include <string>
 #include <vector>
 
-// The package has the library of the thread pool, but not its header.
+// The package contains the library of the thread pool, but not its header.
 namespace executorch::extension::threadpool {
 class ThreadPool {
  public:
@@ -59,12 +59,12 @@ using et::Tag;
 namespace {
 
 constexpr size_t MAX_RANK = 16;
-// More than any kernel wants, and more than any reads beyond the end of a tensor.
+// Exceeds the alignment that any kernel needs, and the bytes that any reads past the end of a tensor.
 constexpr size_t ALIGNMENT = 64;
 
-// ---- What went wrong, in words ----
+// ---- Error messages ----
 
-// Errors are told on the thread that asked: a session is used by one thread at a time.
+// Messages belong to the calling thread: a session is used by one thread at a time.
 thread_local std::string told;
 constexpr size_t MOST_TOLD = 16 << 10;
 
@@ -74,7 +74,7 @@ void tell(const char* text, size_t length) noexcept {
       told.append(told.empty() ? "" : "\n").append(text, length);
     }
   } catch (...) {
-    // No memory for a message is no reason to do anything else.
+    // A message that does not fit in memory is dropped.
   }
 }
 
@@ -90,7 +90,7 @@ __attribute__((format(printf, 2, 3))) Error fail(Error code, const char* format,
   return code;
 }
 
-// Where the runtime's own messages go.
+// Receives the runtime's own log messages.
 void listen(
     et_timestamp_t,
     et_pal_log_level_t level,
@@ -100,25 +100,25 @@ void listen(
     const char* message,
     size_t length) {
   if (level == kFatal) {
-    // The end of the process comes next: these are its last words.
+    // The runtime aborts the process next, so the message goes to stderr.
     std::fprintf(stderr, "%.*s\n", static_cast<int>(length), message);
   } else if (level == kError) {
     tell(message, length);
   }
 }
 
-// The code of what `work` gives, or of the exception that ended it.
+// Returns the code that `work` returns, or that of the exception that it throws.
 template <typename Work>
 uint32_t guarded(Work work) {
   try {
     told.clear();
     return static_cast<uint32_t>(work());
   } catch (const std::bad_alloc&) {
-    return static_cast<uint32_t>(fail(Error::MemoryAllocationFailed, "there is no memory for it"));
+    return static_cast<uint32_t>(fail(Error::MemoryAllocationFailed, "allocation failed"));
   } catch (const std::exception& error) {
     return static_cast<uint32_t>(fail(Error::Internal, "%s", error.what()));
   } catch (...) {
-    return static_cast<uint32_t>(fail(Error::Internal, "an unknown exception"));
+    return static_cast<uint32_t>(fail(Error::Internal, "unknown exception"));
   }
 }
 
@@ -134,7 +134,7 @@ uint32_t guarded(Work work) {
 
 // ---- Memory and files ----
 
-// Zeroed memory that is aligned for every kernel. Pages that are never touched cost nothing.
+// Zeroed memory that is aligned for every kernel. Untouched pages cost nothing.
 struct Block {
   std::unique_ptr<void, decltype(&std::free)> owned{nullptr, &std::free};
   Span<uint8_t> bytes;
@@ -151,7 +151,7 @@ struct Block {
   }
 };
 
-// A part of a file in memory, and the loader of what is in it.
+// A memory-mapped part of a file, and the loader for its contents.
 class Mapped final : public et::DataLoader {
  public:
   Mapped() = default;
@@ -164,7 +164,7 @@ class Mapped final : public et::DataLoader {
     }
   }
 
-  // `length` 0 is all of the file.
+  // `length` 0 maps the whole file.
   Error open(const char* path, uint64_t offset, uint64_t length) {
     int file = ::open(path, O_RDONLY | O_CLOEXEC);
     struct stat about {};
@@ -183,16 +183,16 @@ class Mapped final : public et::DataLoader {
       return fail(Error::AccessFailed, "%s cannot be mapped: %s", path, strerror(problem));
     }
     if (offset > map_size_ || length > map_size_ - offset) {
-      return fail(Error::AccessFailed, "%s ends too early", path);
+      return fail(Error::AccessFailed, "%s is truncated", path);
     }
     size_ = length == 0 ? map_size_ - offset : length;
     base_ = static_cast<uint8_t*>(map_) + offset;
     if (offset % alignof(std::max_align_t) == 0) {
       return Error::Ok;
     }
-    // A program begins where what holds it put it, which may suit no one.
+    // The program's offset in its container may be misaligned.
     if (!moved_.resize(size_)) {
-      return fail(Error::MemoryAllocationFailed, "there is no memory for the program");
+      return fail(Error::MemoryAllocationFailed, "allocation failed for the program");
     }
     std::memcpy(moved_.bytes.data(), base_, size_);
     base_ = moved_.bytes.data();
@@ -201,14 +201,14 @@ class Mapped final : public et::DataLoader {
 
   Result<FreeableBuffer> load(size_t offset, size_t size, const SegmentInfo&) const override {
     if (offset > size_ || size > size_ - offset) {
-      return fail(Error::InvalidProgram, "it ends before its data do");
+      return fail(Error::InvalidProgram, "the file ends before its data");
     }
     return FreeableBuffer(base_ + offset, size, nullptr);
   }
 
   Error load_into(size_t offset, size_t size, const SegmentInfo&, void* to) const override {
     if (offset > size_ || size > size_ - offset) {
-      return fail(Error::InvalidProgram, "it ends before its data do");
+      return fail(Error::InvalidProgram, "the file ends before its data");
     }
     std::memcpy(to, base_ + offset, size);
     return Error::Ok;
@@ -226,8 +226,8 @@ class Mapped final : public et::DataLoader {
   Block moved_;
 };
 
-// The tensors of several data files. Where a name is in several, the preferred file has it; if none
-// is preferred, the name says nothing.
+// The tensors of several data files. For a name in several files the preferred file wins. Without a
+// preferred file such a name is an error.
 class DataFiles final : public et::NamedDataMap {
  public:
   Error add(const char* path, bool preferred) {
@@ -235,7 +235,7 @@ class DataFiles final : public et::NamedDataMap {
     GIVE_UP_ON(file->open(path, 0, 0));
     auto loaded = FlatTensorDataMap::load(file.get());
     if (!loaded.ok()) {
-      return fail(loaded.error(), "%s is no data file", path);
+      return fail(loaded.error(), "%s is not a data file", path);
     }
     auto map = std::make_unique<FlatTensorDataMap>(std::move(loaded.get()));
     auto count = map->get_num_keys();
@@ -316,7 +316,7 @@ class DataFiles final : public et::NamedDataMap {
 
 // ---- Values ----
 
-// Kinds of values, as `ffi.rs` knows them.
+// Kinds of values; `ffi.rs` has the same numbers.
 enum Kind : int32_t { NONE = 0, TENSOR = 1, INT = 2, DOUBLE = 3, BOOL = 4, OTHER = 5 };
 
 Kind kind_of(const Result<Tag>& tag) {
@@ -341,10 +341,10 @@ Kind kind_of(const Result<Tag>& tag) {
 
 extern "C" {
 
-// A value on its way in or out.
+// A value of an input or output.
 struct PkgtoolEtValue {
   int32_t kind;
-  // ExecuTorch's number of the element type.
+  // ExecuTorch's code of the element type.
   int32_t dtype;
   uint32_t rank;
   int32_t sizes[MAX_RANK];
@@ -372,11 +372,11 @@ Error describe(PkgtoolEtValue& value, Span<const int32_t> sizes, Span<const uint
   return Error::Ok;
 }
 
-// What is known of an input or output before anything runs.
+// The description of an input or output before the first run.
 struct Slot {
-  // With the largest sizes, and without data.
+  // Has the maximum sizes and no data.
   PkgtoolEtValue value{};
-  // Whether the program has a place for it; else `memory` is its place.
+  // Is true if the program plans memory for it. Otherwise it is stored in `memory`.
   bool planned = true;
   Block memory;
 
@@ -394,7 +394,7 @@ struct Slot {
 
   Error grow(size_t size) {
     if (memory.bytes.size() < size && !memory.resize(size)) {
-      return fail(Error::MemoryAllocationFailed, "there is no memory for a tensor");
+      return fail(Error::MemoryAllocationFailed, "allocation failed for a tensor");
     }
     return Error::Ok;
   }
@@ -419,7 +419,7 @@ struct PkgtoolEtMethod {
 
   Error open(const char* path, uint64_t offset, uint64_t length) {
     GIVE_UP_ON(file.open(path, offset, length));
-    // With the least verification a broken file crashes the runtime.
+    // With minimal verification an invalid file crashes the runtime.
     auto found = et::Program::load(&file, et::Program::Verification::InternalConsistency);
     TRY(found);
     program = std::make_unique<et::Program>(std::move(found.get()));
@@ -429,7 +429,7 @@ struct PkgtoolEtMethod {
   Error load(const char* name) {
     auto meta = program->method_meta(name);
     if (!meta.ok()) {
-      return fail(meta.error(), "it has no method `%s`, but %s", name, methods().c_str());
+      return fail(meta.error(), "method `%s` is missing; methods: %s", name, methods().c_str());
     }
     inputs.resize(meta->num_inputs());
     for (size_t index = 0; index < inputs.size(); ++index) {
@@ -446,7 +446,7 @@ struct PkgtoolEtMethod {
       }
     }
     GIVE_UP_ON(plan(*meta));
-    // What was told of lists is not what fails next.
+    // Messages about lists do not belong to the next failure.
     told.clear();
     auto* external = data.empty() ? nullptr : &data;
     auto loaded = program->load_method(name, manager.get(), nullptr, external);
@@ -463,10 +463,10 @@ struct PkgtoolEtMethod {
         all.append(all.empty() ? "`" : ", `").append(*name).append("`");
       }
     }
-    return all.empty() ? "none at all" : all;
+    return all.empty() ? "none" : all;
   }
 
-  // The memory that the method's tensors were given places in at export.
+  // Allocates the memory in which the export planned the method's tensors.
   Error plan(const et::MethodMeta& meta) {
     blocks.resize(meta.num_memory_planned_buffers());
     for (size_t index = 0; index < blocks.size(); ++index) {
@@ -475,10 +475,10 @@ struct PkgtoolEtMethod {
       auto device = meta.memory_planned_buffer_device(index);
       TRY(device);
       if (!device->is_cpu()) {
-        return fail(Error::NotSupported, "it wants memory on a device other than the CPU");
+        return fail(Error::NotSupported, "the program needs memory on a device other than the CPU");
       }
       if (*size < 0 || !blocks[index].resize(static_cast<size_t>(*size))) {
-        const char* format = "there are no %lld bytes of memory for its tensors";
+        const char* format = "cannot allocate %lld bytes of memory for its tensors";
         return fail(Error::MemoryAllocationFailed, format, static_cast<long long>(*size));
       }
       spans.push_back(blocks[index].bytes);
@@ -490,7 +490,7 @@ struct PkgtoolEtMethod {
     return Error::Ok;
   }
 
-  // Outputs without a planned place need one for their largest size.
+  // Allocates memory for outputs without planned memory, for their maximum size.
   Error place_outputs() {
     for (size_t index = 0; index < outputs.size(); ++index) {
       Slot& slot = outputs[index];
@@ -522,7 +522,7 @@ struct PkgtoolEtMethod {
     Slot& slot = inputs[index];
     void* data = const_cast<void*>(value.data);
     if (!slot.planned) {
-      // The method works on this memory itself, and may write to it.
+      // The method uses this memory directly and may write to it.
       GIVE_UP_ON(slot.grow(value.bytes));
       std::memcpy(slot.memory.bytes.data(), data, value.bytes);
       data = slot.memory.bytes.data();
@@ -562,19 +562,19 @@ struct PkgtoolEtMethod {
 
 extern "C" {
 
-// To be called once, before anything else.
+// Must be called once, before any other function.
 void pkgtool_et_start() {
   et::register_pal(et::PalImpl::create(listen, __FILE__));
   et::runtime_init();
 }
 
-// What the last failure on this thread was about, a line a message; empty if nothing was said.
+// Returns the messages of the last failure on this thread, one per line; may be empty.
 const char* pkgtool_et_text() {
   return told.c_str();
 }
 
-// How many threads run a method from now on; 0 leaves it to the library. No method may be loaded.
-// Gives the number that there is then, 0 if there are no threads to be had.
+// Sets the number of threads for methods; 0 uses the library's default. No method may be loaded.
+// Returns the resulting number of threads, 0 if the thread pool is unavailable.
 uint32_t pkgtool_et_set_threads(uint32_t count) {
   uint32_t there = 0;
   guarded([&] {
@@ -591,7 +591,7 @@ uint32_t pkgtool_et_set_threads(uint32_t count) {
   return there;
 }
 
-// The name of a registered backend and whether it can be used here; null if there are fewer.
+// Returns the name of a registered backend and whether it is usable here; null past the last one.
 const char* pkgtool_et_backend(size_t index, bool* available) {
   const char* name = nullptr;
   guarded([&] {
@@ -608,7 +608,7 @@ const char* pkgtool_et_backend(size_t index, bool* available) {
   return name;
 }
 
-// Whether there is a kernel for an operator, such as `aten::add.out`.
+// Returns true if a kernel is registered for an operator, such as `aten::add.out`.
 bool pkgtool_et_has_kernel(const char* name) {
   bool there = false;
   guarded([&] {
@@ -618,7 +618,7 @@ bool pkgtool_et_has_kernel(const char* name) {
   return there;
 }
 
-// Opens the program at `offset` of a file. What is given must be closed, whatever became of it.
+// Opens the program at `offset` of a file. The caller must close the handle, even after errors.
 PkgtoolEtMethod* pkgtool_et_open(
     const char* path,
     uint64_t offset,
@@ -632,7 +632,7 @@ PkgtoolEtMethod* pkgtool_et_open(
   return opened;
 }
 
-// Adds a file of tensors that are not in the program. Before the method is loaded.
+// Adds a data file with tensors of the program. Must precede loading the method.
 uint32_t pkgtool_et_add_data(PkgtoolEtMethod* method, const char* path, bool preferred) {
   return guarded([&] { return method->data.add(path, preferred); });
 }
@@ -649,7 +649,7 @@ void pkgtool_et_close(PkgtoolEtMethod* method) {
   });
 }
 
-// An input or output of a loaded method as the program has it; false if there are fewer.
+// Describes an input or output of a loaded method; returns false past the last one.
 bool pkgtool_et_slot(const PkgtoolEtMethod* method, bool output, size_t at, PkgtoolEtValue* value) {
   const auto& slots = output ? method->outputs : method->inputs;
   if (at < slots.size()) {
@@ -658,18 +658,18 @@ bool pkgtool_et_slot(const PkgtoolEtMethod* method, bool output, size_t at, Pkgt
   return at < slots.size();
 }
 
-// Sets an input, by an index that it has, to a value of its kind and rank. Its elements are copied.
+// Sets an input to a value of its kind and rank. The index must exist. Elements are copied.
 uint32_t pkgtool_et_set(PkgtoolEtMethod* method, size_t index, const PkgtoolEtValue* value) {
   return guarded([&] { return method->set(index, *value); });
 }
 
-// Runs a loaded method whose inputs are set.
+// Runs a loaded method, whose inputs must be set.
 uint32_t pkgtool_et_run(PkgtoolEtMethod* method) {
   return guarded([&] { return method->method->execute(); });
 }
 
-// Runs the next instruction of a method whose inputs are set; `Error::EndOfMethod` if there is none:
-// the method can be run again then. After another error it cannot.
+// Runs the next instruction of a method, whose inputs must be set. Returns `Error::EndOfMethod` after
+// the last one; the method can run again then. After any other error the method is unusable.
 uint32_t pkgtool_et_step(PkgtoolEtMethod* method) {
   return guarded([&] {
     Error error = method->method->step();
@@ -681,7 +681,7 @@ uint32_t pkgtool_et_step(PkgtoolEtMethod* method) {
   });
 }
 
-// An output, by an index that it has. Its elements stay where they are until the next run.
+// Returns an output. The index must exist. The elements are valid until the next run.
 uint32_t pkgtool_et_get(const PkgtoolEtMethod* method, size_t index, PkgtoolEtValue* value) {
   return guarded([&] { return method->get(index, *value); });
 }

@@ -1,18 +1,18 @@
-//! Values on their way to and from a method, and our tensors as such.
+//! Conversion between tensors of this crate and the values of a method.
 //!
-//! Invariant: a [`View`] borrows its elements; they are copied once on their way out, and on their way
-//! in only where the program keeps a tensor in another order than row major or a boolean is neither 0
-//! nor 1. Numbers that are no tensors to ExecuTorch are tensors of rank 0 to everybody else.
+//! Invariant: a [`View`] borrows its elements. Outputs are copied once. Inputs are copied only if
+//! the program stores the tensor in another order than row-major, or if a boolean is neither 0 nor
+//! 1. Numbers that ExecuTorch passes as scalars are tensors of rank 0 everywhere else.
 
 use std::borrow::Cow;
 
 use super::layout;
 use crate::tensor::{DType, Tensor, TensorError};
 
-/// Most dimensions of a tensor; `MAX_RANK` of the shim.
+/// Maximum number of dimensions of a tensor; `MAX_RANK` of the shim.
 pub(super) const MAX_RANK: usize = 16;
 
-/// What an input or output is.
+/// The type of an input or output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     None,
@@ -24,15 +24,15 @@ pub(super) enum Kind {
     Other,
 }
 
-/// An input or output as the program has it.
+/// An input or output as the program declares it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Slot {
     pub(super) kind: Kind,
-    /// Dimensions of a tensor from the outermost in memory.
+    /// Dimensions of a tensor, from the outermost in memory.
     pub(super) order: Vec<u8>,
 }
 
-/// A value on its way in or out.
+/// A value of an input or output.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Value<'a> {
     None,
@@ -40,16 +40,16 @@ pub(super) enum Value<'a> {
     Double(f64),
     Bool(bool),
     Tensor(View<'a>),
-    /// A string, a list, or a tensor of elements that do not exist here.
+    /// A string, a list, or a tensor with an unsupported dtype.
     Other,
 }
 
-/// A tensor that somebody else owns.
+/// A borrowed tensor.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct View<'a> {
     pub(super) dtype: DType,
     pub(super) sizes: Sizes,
-    /// Dimensions from the outermost in memory; as many as there are sizes count.
+    /// Dimensions from the outermost in memory. Only the first entries count, one for each size.
     pub(super) order: Order,
     pub(super) bytes: &'a [u8],
 }
@@ -64,24 +64,24 @@ pub(super) struct Sizes {
     all: [i32; MAX_RANK],
 }
 
-/// Why a tensor cannot be given, or an output not be taken. The texts go on after its name.
+/// Why an input cannot be set or an output not be read. The texts follow the name of the value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ValueError {
-    #[error("has {0:?}, which is more than ExecuTorch can count")]
+    #[error("has {0:?}, which exceeds ExecuTorch's limits")]
     Sizes(Vec<u64>),
-    #[error("is {wanted} to the program, not {found}")]
+    #[error("has the wrong type: expected {wanted}, got {found}")]
     Scalar { wanted: DType, found: String },
-    #[error("is a string or a list, which cannot be given or taken here")]
+    #[error("is a string or a list, which is unsupported")]
     Other,
-    #[error("is nothing")]
+    #[error("has no value")]
     Nothing,
-    #[error("lies in memory in no known order")]
+    #[error("has an invalid memory order")]
     Order,
-    #[error("is no tensor: {0}")]
+    #[error("is an invalid tensor: {0}")]
     Tensor(#[from] TensorError),
 }
 
-/// Our dtypes and their numbers in a program.
+/// The dtypes of this crate and their codes in a program.
 const DTYPES: [(DType, i32); 13] = [
     (DType::Uint8, 0),
     (DType::Int8, 1),
@@ -98,26 +98,26 @@ const DTYPES: [(DType, i32); 13] = [
     (DType::Uint64, 29),
 ];
 
-/// The dtype of this number, if it exists here.
+/// Returns the dtype of a code, if it is supported.
 pub(super) fn dtype_of(code: i32) -> Option<DType> {
     let found = DTYPES.iter().find(|(_, known)| *known == code);
     found.map(|(dtype, _)| *dtype)
 }
 
-/// The number of a dtype.
+/// Returns the code of a dtype.
 pub(super) fn code_of(dtype: DType) -> i32 {
     let found = DTYPES.iter().find(|(known, _)| *known == dtype);
     found.map_or(-1, |(_, code)| *code)
 }
 
 impl Sizes {
-    /// Sizes as a program has them. What is behind the rank does not count.
+    /// Sizes as a program stores them. Entries after the rank are ignored.
     pub(super) fn of(rank: usize, all: [i32; MAX_RANK]) -> Self {
         let rank = rank.min(MAX_RANK);
         Self { rank, all }
     }
 
-    /// These sizes, if they fit.
+    /// Converts these sizes; `None` if they do not fit.
     pub(super) fn new(sizes: &[u64]) -> Option<Self> {
         let mut all = [0; MAX_RANK];
         for (size, place) in sizes.iter().zip(&mut all) {
@@ -126,17 +126,17 @@ impl Sizes {
         (sizes.len() <= MAX_RANK).then_some(Self::of(sizes.len(), all))
     }
 
-    /// As they are.
+    /// Returns the sizes, one per dimension.
     pub(super) fn as_slice(&self) -> &[i32] {
         &self.all[..self.rank]
     }
 
-    /// With something behind them.
+    /// Returns the sizes with the unused entries after them.
     pub(super) fn padded(&self) -> [i32; MAX_RANK] {
         self.all
     }
 
-    /// Bytes of a tensor of these sizes, if that is a number of bytes.
+    /// Returns the size in bytes of a tensor of these sizes, unless it overflows.
     pub(super) fn bytes(&self, dtype: DType) -> Option<usize> {
         let mut bytes = usize::try_from(dtype.size()).ok()?;
         for size in self.as_slice() {
@@ -146,7 +146,7 @@ impl Sizes {
     }
 }
 
-/// The elements of a tensor as the slot wants them to lie.
+/// Returns the elements of a tensor in the memory order of the slot.
 pub(super) fn elements<'a>(tensor: &'a Tensor, slot: &Slot) -> Result<Cow<'a, [u8]>, ValueError> {
     let bytes = tensor.bytes();
     if tensor.dtype() == DType::Bool && bytes.iter().any(|byte| *byte > 1) {
@@ -163,7 +163,7 @@ pub(super) fn elements<'a>(tensor: &'a Tensor, slot: &Slot) -> Result<Cow<'a, [u
     ordered.map(Cow::Owned).ok_or(ValueError::Order)
 }
 
-/// The value that the slot takes: `elements` are those of the tensor, as [`elements`] gives them.
+/// Returns the value to set the slot to. `elements` is the result of [`elements`] for the tensor.
 pub(super) fn value<'a>(
     tensor: &Tensor,
     elements: &'a [u8],
@@ -205,7 +205,7 @@ fn sizes_of(tensor: &Tensor) -> Result<Sizes, ValueError> {
     Sizes::new(tensor.shape()).ok_or_else(|| ValueError::Sizes(tensor.shape().to_vec()))
 }
 
-/// An output as a tensor.
+/// Converts an output to a tensor.
 pub(super) fn tensor(value: &Value<'_>) -> Result<Tensor, ValueError> {
     let scalar = |dtype, bytes: &[u8]| Ok(Tensor::new(dtype, Vec::new(), bytes.to_vec())?);
     match value {
@@ -267,7 +267,7 @@ mod tests {
             assert_eq!(tensor(&passed), Ok(given));
             let other = Tensor::from_f64(DType::Float32, vec![], [number]).expect("it is small");
             let error = value(&other, other.bytes(), &slot).expect_err("another dtype");
-            let expected = format!("is {dtype} to the program, not float32[]");
+            let expected = format!("has the wrong type: expected {dtype}, got float32[]");
             assert_eq!(error.to_string(), expected);
         }
     }

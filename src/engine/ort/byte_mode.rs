@@ -1,7 +1,10 @@
-//! How a session adds up products of 8-bit numbers, and what makes it do so.
+//! Session settings that keep ONNX Runtime's sums of 8-bit products exact on processors without
+//! VNNI.
 //!
-//! Invariant: where a model's sums would saturate and nothing was said about it, no session is made that
-//! lets them.
+//! Such processors may saturate these sums. A [`ByteMode`] is one combination of settings; the
+//! session uses the first that loads.
+//!
+//! Invariant: a model whose sums would saturate is rejected, unless the user sets the option.
 
 use super::NAME;
 use super::known_wrong::ByteNeeds;
@@ -9,25 +12,25 @@ use crate::engine::{ByteSums, EngineError, LoadOptions, Provider};
 use crate::kernels::Cpu;
 use crate::kernels::cpu::Level;
 
-/// The option that makes the library rewrite signed weights as unsigned ones.
+/// The session option that rewrites signed weights as unsigned ones.
 pub(super) const OPTION: &str = "session.x64quantprecision";
 
-/// The rewrite that fuses operators between conversions into operators on bytes.
+/// The optimiser pass that fuses operators between conversions into operators on 8-bit numbers.
 pub(super) const FUSION: &str = "QDQSelectorActionTransformer";
 
-/// A way to make a session.
+/// Settings of a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ByteMode {
-    /// Whether [`OPTION`] is set.
+    /// Set [`OPTION`].
     pub(super) rewrites: bool,
-    /// Whether [`FUSION`] is left out.
+    /// Disable [`FUSION`].
     pub(super) unfused: bool,
-    /// How the session then adds up; nothing if the model has no such products.
+    /// How the session then adds up; `None` if the model has no such products.
     pub(super) sums: Option<ByteSums>,
 }
 
 impl ByteMode {
-    /// The library's own way.
+    /// The library's default settings.
     fn plain(sums: Option<ByteSums>) -> Self {
         Self {
             sums,
@@ -36,7 +39,7 @@ impl ByteMode {
     }
 }
 
-/// Returns the ways to make a session for a model, the best first.
+/// Returns the settings to try for a model, the best first.
 pub(super) fn modes(
     needs: &ByteNeeds,
     options: &LoadOptions,
@@ -44,7 +47,8 @@ pub(super) fn modes(
     modes_with(needs, options, lacks_vnni())
 }
 
-/// Returns whether this is an x86-64 processor without dot products of bytes (VNNI), or is to be used as one.
+/// Returns `true` if this is an x86-64 processor without dot products of bytes (VNNI), or is used
+/// as one.
 fn lacks_vnni() -> bool {
     let has_vnni = matches!(Cpu::chosen().level(), Level::Avx2Vnni | Level::Avx512Vnni);
     cfg!(target_arch = "x86_64") && !has_vnni
@@ -58,7 +62,7 @@ fn modes_with(
     if !needs.any {
         return Ok(vec![ByteMode::plain(None)]);
     }
-    // Other providers have kernels of their own.
+    // Other providers have their own kernels.
     let told = |sums| Some(sums).filter(|_| options.provider == Provider::Cpu);
     let set = options.ort_options.iter().find(|it| it.key() == OPTION);
     if !lacks_vnni || !needs.something() {
@@ -77,7 +81,7 @@ fn modes_with(
     if is_of_cpu && !needs.beyond.is_empty() {
         return Err(refused(
             needs.beyond.clone(),
-            "the sums of its 8-bit products would saturate on this processor, which has no VNNI",
+            "the sums of its 8-bit products would saturate on this processor, which lacks VNNI",
         ));
     }
     let unfused = ByteMode {
@@ -99,7 +103,8 @@ fn modes_with(
     Ok(modes)
 }
 
-/// Makes a session in the first way that works. Where only the library's own way does, the model is refused.
+/// Creates a session with the first settings that load. Rejects the model if only the default
+/// settings load.
 pub(super) fn first_that_loads<T>(
     modes: &[ByteMode],
     mut make: impl FnMut(&ByteMode) -> Result<T, EngineError>,
@@ -116,7 +121,7 @@ pub(super) fn first_that_loads<T>(
         return Err(refused(
             Vec::new(),
             &format!(
-                "the sums of its 8-bit products would saturate on this processor, which has no VNNI, \
+                "the sums of its 8-bit products would saturate on this processor, which lacks VNNI, \
                  and it does not load with {OPTION}=1 ({error})"
             ),
         ));

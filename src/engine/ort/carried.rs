@@ -1,9 +1,11 @@
-//! What a session of ONNX Runtime carries from run to run, as values of the library: nothing is copied
-//! between two runs.
+//! Carried state of an ONNX Runtime session, kept as values of the library so that nothing is
+//! copied between runs.
 //!
-//! Where past and present of attention may be one buffer ([`super::shared`]), they are, and a run writes its
-//! own positions only. Invariant: what is carried changes only when a run succeeded; of a shared buffer,
-//! the positions that are held are never written again.
+//! Attention models can use one buffer for past and present ([`super::shared`]); a run then writes
+//! its own positions only.
+//!
+//! Invariant: the carried state changes only after a successful run. In a shared buffer, kept
+//! positions are never overwritten.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,38 +20,38 @@ use crate::engine::lanes::{From, Kept, Next, NextRow, Packed};
 use crate::engine::{Begins, Carrying, EngineError, LoadRequest};
 use crate::tensor::{Tensor, TensorSpec};
 
-/// What is carried, and what the next run begins with.
+/// The carried state, and the rows of the next run.
 pub(super) struct Carried {
     carrying: Carrying,
-    /// Places of the inputs that are given.
+    /// Positions of the inputs that callers give.
     given: Vec<usize>,
     inputs: Vec<TensorSpec>,
-    /// What a run begins with where nothing is kept, in the order of [`Carrying::states`].
+    /// The initial state of a lane that keeps nothing, in the order of [`Carrying::states`].
     begun: Vec<Tensor>,
     keeping: Keeping,
     next: Next,
 }
 
-/// How lanes are kept.
+/// How the states of lanes are stored.
 enum Keeping {
-    /// In buffers that are past and present in one.
+    /// In buffers that serve as past and present.
     Shared(Shared),
-    /// Each as the run left it.
+    /// Each state as the run returned it.
     Values(BTreeMap<u32, Vec<DynValue>>),
 }
 
-/// The states of a run.
+/// The states that a run reads.
 enum States<'a> {
-    /// Those of one lane, or of several that were kept together.
+    /// The kept states of one lane, or of several lanes that share buffers.
     Kept(&'a [DynValue], Option<&'a RunOptions<HasSelectedOutputs>>),
-    /// Put together for this run only.
+    /// States of several lanes, packed for this run only.
     Packed(Vec<DynValue>, Packed),
-    /// Those of one row, which are not what its lane keeps.
+    /// States of one row that differ from the ones its lane keeps.
     Own(Vec<DynValue>),
 }
 
 impl Carried {
-    /// What `request` wants to be carried, if it is anything.
+    /// Creates the state that `request` asks to carry; `None` if it asks for none.
     pub(super) fn of(request: &LoadRequest) -> Result<Option<Self>, EngineError> {
         let carrying = &request.options.carrying;
         if carrying.is_empty() {
@@ -73,7 +75,8 @@ impl Carried {
         }))
     }
 
-    /// All inputs as far as they are given, in the signature's order: those that are carried are not.
+    /// Returns one entry per input in the signature's order: the given tensor, or `None` for a
+    /// carried one.
     pub(super) fn seen<'a>(&self, given: &'a [Tensor]) -> Vec<Option<&'a Tensor>> {
         let mut seen = vec![None; self.inputs.len()];
         for (place, tensor) in self.given.iter().zip(given) {
@@ -82,8 +85,8 @@ impl Carried {
         seen
     }
 
-    /// Runs the session with these inputs and what is carried. `names` are the names of all inputs,
-    /// `outputs` all outputs.
+    /// Runs the session with these inputs and the carried state. `names` are the names of all
+    /// inputs, `outputs` all outputs.
     pub(super) fn run(
         &mut self,
         session: &mut Session,
@@ -92,7 +95,7 @@ impl Carried {
     ) -> Result<Vec<Tensor>, EngineError> {
         if given.len() != self.given.len() {
             let (found, expected) = (given.len(), self.given.len());
-            return Err(failed(format!("it takes {expected} inputs, not {found}")));
+            return Err(failed(format!("expected {expected} inputs, got {found}")));
         }
         let rows = self.next.rows();
         let states = match &mut self.keeping {
@@ -120,7 +123,7 @@ impl Carried {
             States::Kept(_, Some(options)) => session.run_with_options(values, options),
             _ => session.run(values),
         };
-        // In the model's order: two outputs may have the same name.
+        // Matching is by position: two outputs may have the same name.
         let found = found.map_err(refused)?.into_iter().map(|(_, value)| value);
         let (left, taken) = sort(&self.carrying, outputs, found)?;
         let packed = match states {
@@ -141,7 +144,7 @@ impl Carried {
         Ok(taken)
     }
 
-    /// Lets the next run begin so.
+    /// Sets the state from which the next run starts.
     pub(super) fn begin(&mut self, begins: &Begins) -> Result<(), EngineError> {
         let mut next = Next::first();
         let forgotten = next.begin(begins);
@@ -156,7 +159,7 @@ impl Carried {
         Ok(())
     }
 
-    /// Fails if lane 0 has not so many positions.
+    /// Fails if lane 0 has fewer positions.
     fn check_cut(&self, length: u64) -> Result<(), EngineError> {
         match &self.keeping {
             Keeping::Shared(shared) => shared.check_cut(length),
@@ -180,7 +183,7 @@ impl States<'_> {
     }
 }
 
-/// The mask of a run whose rows were filled up, if it is one. `places` are those of `given`.
+/// Returns the mask of a run with padded rows, or `None`. `places` are the positions of `given`.
 fn hidden(
     carrying: &Carrying,
     places: &[usize],
@@ -195,7 +198,8 @@ fn hidden(
     mask.transpose().map_err(failed)
 }
 
-/// What rows begin with: without a copy where it is what one lane keeps.
+/// Returns the states from which the rows start. The complete state of one lane is borrowed, not
+/// copied.
 fn of_lanes<'a>(
     carrying: &Carrying,
     begun: &[Tensor],
@@ -225,7 +229,7 @@ fn of_lanes<'a>(
     })
 }
 
-/// Whether a row goes on with all that its lane keeps.
+/// Returns `true` if a row continues with its lane's complete state.
 fn is_all(carrying: &Carrying, kept: &[DynValue], from: From) -> bool {
     let length = match from {
         From::Nothing => return false,
@@ -242,7 +246,7 @@ fn is_all(carrying: &Carrying, kept: &[DynValue], from: From) -> bool {
     })
 }
 
-/// Keeps what a run of several rows has left.
+/// Stores the states of several rows after a run, one per lane.
 fn divide(
     carrying: &Carrying,
     lanes: &mut BTreeMap<u32, Vec<DynValue>>,
@@ -274,7 +278,8 @@ fn owned(tensors: &[Tensor]) -> Result<Vec<DynValue>, EngineError> {
     values.collect()
 }
 
-/// Outputs that are carried, in the order of [`Carrying::states`], and those that are taken.
+/// Splits the outputs into the carried ones, in the order of [`Carrying::states`], and those for
+/// the caller.
 fn sort(
     carrying: &Carrying,
     outputs: &[TensorSpec],
@@ -303,7 +308,7 @@ fn sort(
     match states {
         Some(states) if count == outputs.len() => Ok((states, taken)),
         _ => Err(failed(format!(
-            "it gave {count} outputs, not {}",
+            "the run returned {count} outputs, expected {}",
             outputs.len()
         ))),
     }

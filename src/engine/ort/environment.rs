@@ -1,7 +1,7 @@
-//! The one environment of ONNX Runtime that a process can have: which library it is in, and which
-//! plug-ins are loaded into it.
+//! The one ONNX Runtime environment of a process: its library, and the plug-in providers loaded
+//! into it.
 //!
-//! Invariant: a library that the user named is used or is an error, never passed over; no library
+//! Invariant: a library that the user named is used or is an error; it is never skipped. No library
 //! sends telemetry. Knows nothing of models.
 
 use std::env;
@@ -18,11 +18,11 @@ use crate::engine::library::{Origin, Plugin};
 use crate::engine::surroundings::Surroundings;
 use crate::engine::{EngineError, LoadOptions, Needs, Provider};
 
-/// What a session is made in.
+/// The environment for creating a session.
 #[derive(Debug)]
 pub(super) struct Ready {
     pub(super) environment: Environment,
-    /// The plug-in that has the provider, if it is not built into the library.
+    /// The plug-in with the provider, unless the provider is built into the library.
     pub(super) plugin: Option<Plugin>,
 }
 
@@ -35,14 +35,14 @@ struct Loaded {
 
 static LOADED: Mutex<Option<Loaded>> = Mutex::new(None);
 
-/// The libraries and plug-ins of this machine.
+/// The libraries and plug-ins on this machine.
 #[derive(Debug)]
 struct Search {
     libraries: Vec<Found>,
     plugins: Vec<Plugin>,
 }
 
-/// The search that ran before this process was confined; a confined process cannot search.
+/// The result of the search before this process was sandboxed. A sandboxed process cannot search.
 static PREPARED: OnceLock<Search> = OnceLock::new();
 
 impl Search {
@@ -65,7 +65,7 @@ impl Search {
     }
 }
 
-/// Looks for libraries and plug-ins, and tells what loading them reads.
+/// Searches for libraries and plug-ins, and returns the files that loading them reads.
 pub(super) fn prepare(options: &LoadOptions) -> Needs {
     let search = PREPARED.get_or_init(|| Search::look(options.library.as_deref()));
     let libraries = search.libraries.iter().map(|found| &found.path);
@@ -76,7 +76,7 @@ pub(super) fn prepare(options: &LoadOptions) -> Needs {
     Surroundings::of_this_process().needs(folders)
 }
 
-/// Loads a library that has the provider, if none is loaded yet, and the provider's plug-in.
+/// Loads a library that has the provider, unless one is loaded, and the provider's plug-in.
 pub(super) fn ready(options: &LoadOptions) -> Result<Ready, EngineError> {
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     let loaded = match &mut *loaded {
@@ -106,7 +106,7 @@ fn check_same(loaded: &Loaded, named: Option<&Path>) -> Result<(), EngineError> 
     Err(EngineError::Load {
         engine: NAME.to_owned(),
         reason: format!(
-            "this process already uses {}, and cannot use {} too",
+            "this process already uses {} and cannot also use {}",
             loaded.path.display(),
             named.display()
         ),
@@ -139,25 +139,25 @@ fn load(options: &LoadOptions) -> Result<Loaded, EngineError> {
     Err(EngineError::Unavailable {
         what: "ONNX Runtime".to_owned(),
         reason: if rejected.is_empty() {
-            "its library was not found".to_owned()
+            "its library is missing".to_owned()
         } else {
-            format!("no library of it can be used ({})", rejected.join("; "))
+            format!("all its libraries are unusable ({})", rejected.join("; "))
         },
         help: "install it with `pip install onnxruntime`, or name its library with --ort-lib"
             .to_owned(),
     })
 }
 
-/// Libraries that the user named exist, whether or not another would be preferred.
+/// Fails if a library that the user named is missing, even if another one would be preferred.
 fn check_wishes(found: &[Found]) -> Result<(), EngineError> {
     let absent = found
         .iter()
         .find(|it| it.origin.is_wish() && !it.path.is_file());
     absent.map_or(Ok(()), |it| {
         let problem = if it.path.is_dir() {
-            "there is no library of ONNX Runtime in this directory"
+            "this directory contains no ONNX Runtime library"
         } else {
-            "there is no such file"
+            "file not found"
         };
         Err(unusable(it, problem))
     })
@@ -167,14 +167,14 @@ fn unusable(found: &Found, problem: &str) -> EngineError {
     EngineError::Load {
         engine: NAME.to_owned(),
         reason: format!(
-            "its library {} (named by {}) cannot be used: {problem}",
+            "its library {} (named by {}) is unusable: {problem}",
             found.path.display(),
             found.origin.describe()
         ),
     }
 }
 
-/// Puts libraries that have the provider first, and keeps the order of the search otherwise.
+/// Moves libraries with the provider to the front. Otherwise the order of the search stays.
 fn prefer(found: &mut [Found], provider: Provider) {
     if provider != Provider::Cpu && found.len() > 1 {
         found.sort_by_cached_key(|it| !installation::inspect(it).providers.contains(&provider));
@@ -186,13 +186,13 @@ fn open(path: &Path) -> Result<Environment, String> {
         return Err(problem);
     }
     let builder = ort::init_from(path).map_err(|error| match error {
-        // The loader's own words are the cause of the crate's.
+        // The loader's own message is the source of the crate's error.
         ort::LoadDynamicError::Dlopen { error, .. } => {
             std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string)
         }
-        ort::LoadDynamicError::MissingApi { .. } => "it is no library of ONNX Runtime".to_owned(),
+        ort::LoadDynamicError::MissingApi { .. } => "not an ONNX Runtime library".to_owned(),
         ort::LoadDynamicError::BadVersion { version_str, .. } => {
-            too_old(&version_str).unwrap_or_else(|| format!("its version is {version_str}"))
+            too_old(&version_str).unwrap_or_else(|| format!("unsupported version {version_str}"))
         }
         other @ ort::LoadDynamicError::InvalidVersionString => other.to_string(),
     })?;
@@ -201,7 +201,7 @@ fn open(path: &Path) -> Result<Environment, String> {
         .with_telemetry(false)
         .build()
         .map_err(|error| error.to_string())?;
-    // Every failure is returned as an error as well; `ORT_LOG` is for who debugs the library.
+    // Every failure is returned as an error as well. `ORT_LOG` is for debugging the library.
     if env::var_os("ORT_LOG").is_none() {
         environment.set_log_level(LogLevel::Fatal);
     }
@@ -214,13 +214,13 @@ fn plug_in(loaded: &mut Loaded, provider: Provider) -> Result<Plugin, EngineErro
     let Some(plugin) = plugin else {
         return Err(provider::absent(
             provider,
-            &format!("{} does not have it", loaded.path.display()),
+            &format!("{} lacks it", loaded.path.display()),
         ));
     };
     if !loaded.plugins.contains(&plugin.path) {
         loaded
             .environment
-            // Plug-ins name their devices after the name they are registered by.
+            // Plug-ins name their devices after the name under which they are registered.
             .register_ep_library(provider::full_name(provider), &plugin.path)
             .map_err(|error| {
                 let path = plugin.path.display();

@@ -1,8 +1,8 @@
-//! ONNX Runtime's messages as errors of ours.
+//! Converts ONNX Runtime's errors to [`EngineError`].
 //!
-//! Its codes tell little: a kernel that refuses what it was not written for says `INVALID_ARGUMENT`,
-//! `RUNTIME_EXCEPTION` or just that it failed, as one that is fed nonsense does. What is known about the form of its texts is
-//! here, each with the form it was seen in. A text of another form is kept as it is.
+//! Its error codes are too coarse. A kernel returns `INVALID_ARGUMENT`, `RUNTIME_EXCEPTION` or just
+//! a failure both for unsupported and for invalid inputs. This module therefore matches message
+//! texts; each pattern quotes a message that was observed. Other messages are passed on unchanged.
 
 use ort::ErrorCode;
 
@@ -10,12 +10,12 @@ use super::NAME;
 use crate::engine::EngineError;
 use crate::engine::refusal::tells_beyond;
 
-/// A model that could not be loaded.
+/// Converts the error of a failed load.
 pub(super) fn of_loading<R>(error: &ort::Error<R>) -> EngineError {
     loading(error.code(), error.message())
 }
 
-/// A run that failed.
+/// Converts the error of a failed run.
 pub(super) fn of_running(error: &ort::Error) -> EngineError {
     running(error.code(), error.message())
 }
@@ -76,8 +76,8 @@ fn running(code: ErrorCode, message: &str) -> EngineError {
     }
 }
 
-/// Whether an index that the model was given, or computed, is outside what it indexes: what kernels of
-/// `Gather`, `GatherElements` and `ScatterElements`, of `GatherND` and `ScatterND`, and of embeddings say.
+/// Returns `true` if a message reports an index out of range: messages of the kernels of `Gather`,
+/// `GatherElements`, `ScatterElements`, `GatherND`, `ScatterND`, and of embeddings.
 fn is_about_an_index(message: &str) -> bool {
     [
         "indices element out of data bounds, idx=",
@@ -88,10 +88,9 @@ fn is_about_an_index(message: &str) -> bool {
     .any(|text| message.contains(text))
 }
 
-/// Operators it has no code for:
-/// `Could not find an implementation for BitShift(11) node with name ''`,
-/// `No Op registered for Foo with domain_version of 17`,
-/// `Fatal error: my.dom:Foo(-1) is not a registered function/op`.
+/// Returns the unsupported operators in messages such as `Could not find an implementation for
+/// BitShift(11) node with name ''`, `No Op registered for Foo with domain_version of 17`, `Fatal
+/// error: my.dom:Foo(-1) is not a registered function/op`.
 fn missing_operators(reason: &str) -> Vec<String> {
     let name = after(reason, "Could not find an implementation for ")
         .or_else(|| after(reason, "No Op registered for "))
@@ -111,13 +110,13 @@ fn missing_operators(reason: &str) -> Vec<String> {
     vec![name]
 }
 
-/// Whether the model may be fine and this library, or the provider, is too small for it.
+/// Returns `true` if the model may be valid but exceeds this library or provider.
 fn is_beyond_the_library(reason: &str) -> bool {
     [
         "Unsupported model IR version",
         "is under development and support for this is limited",
         "fallback to CPU EP has been explicitly disabled",
-        // Strict: a node that copies to the CPU has no provider left.
+        // In strict mode: a node that copies to the CPU has no provider.
         "IsNodeCompatibleWithProvider",
         "Unrecognized attribute",
     ]
@@ -125,8 +124,8 @@ fn is_beyond_the_library(reason: &str) -> bool {
     .any(|text| reason.contains(text))
 }
 
-/// Operator, node and message of
-/// `Non-zero status code returned while running MatMul node. Name:'mm' Status Message: …`.
+/// Returns operator, node and message of `Non-zero status code returned while running MatMul node.
+/// Name:'mm' Status Message: …`.
 fn place(reason: &str) -> Option<(&str, &str, &str)> {
     let rest = after(reason, "Non-zero status code returned while running ")?;
     let (operator, rest) = rest.split_once(" node. Name:'")?;
@@ -138,8 +137,8 @@ fn after<'a>(text: &'a str, start: &str) -> Option<&'a str> {
     text.split_once(start).map(|(_, rest)| rest)
 }
 
-/// The message without the model's path, which the caller knows, and without the place in ONNX
-/// Runtime's own source: `/path/model.cc:256 onnxruntime::Model::Model(…, const …&) what happened`.
+/// Returns the message without the model's path and without the location in ONNX Runtime's source:
+/// `/path/model.cc:256 onnxruntime::Model::Model(…, const …&) what happened`.
 pub(super) fn trimmed(message: &str) -> String {
     let message = match message.split_once(" failed:") {
         Some((start, rest)) if start.starts_with("Load model from ") => rest,
@@ -163,14 +162,14 @@ fn without_source(message: &str) -> Option<&str> {
     if !is_place {
         return None;
     }
-    // A function with its parameters may follow, and the condition that did not hold.
+    // A function with its parameters may follow, and the failed condition.
     let rest = without_function(rest).unwrap_or(rest);
     let told = after(rest, " was false. ").filter(|told| !told.trim().is_empty());
     Some(told.unwrap_or(rest))
 }
 
-/// What follows `void onnxruntime::Name(…, const …&) const [with T = …]`; a name may go on after a
-/// parenthesis: `Outer(…)::<lambda(…)>`.
+/// Returns the text after `void onnxruntime::Name(…, const …&) const [with T = …]`. The name may
+/// continue after a parenthesis: `Outer(…)::<lambda(…)>`.
 fn without_function(text: &str) -> Option<&str> {
     let open = text.find('(')?;
     if !text[..open].contains("::") {
@@ -192,7 +191,7 @@ fn without_function(text: &str) -> Option<&str> {
     Some(arguments.map_or(rest, |(_, rest)| rest))
 }
 
-/// What follows the parenthesis that `text` opens with.
+/// Returns the text after the parenthesised part at the start of `text`.
 fn after_parenthesis(text: &str) -> Option<&str> {
     let mut depth = 0_usize;
     for (at, character) in text.char_indices() {
@@ -316,7 +315,7 @@ mod tests {
                 other => panic!("{other}"),
             }
         }
-        // A node's name is the model's, not the library's words.
+        // A node's name comes from the model, not from the library.
         let error = running(
             ErrorCode::InvalidArgument,
             "Non-zero status code returned while running Gather node. Name:'unsupported' Status \

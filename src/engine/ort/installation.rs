@@ -1,7 +1,8 @@
-//! What a library of ONNX Runtime is, told by its file without loading it: loading runs its code,
-//! and a process can load only one.
+//! Identifies a file as an ONNX Runtime library without loading it: its version and its providers.
 //!
-//! Invariant: a file is read in pieces, at most once, and only when its contents are asked for.
+//! Loading would run the library's code, and a process can load only one.
+//!
+//! Invariant: a file is read in pieces, at most once, and only when its contents are needed.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,16 +15,15 @@ use crate::engine::Provider;
 use crate::engine::library::{Installation, Installations};
 use crate::engine::surroundings::{Surroundings, entries};
 
-/// The first minor version of ONNX Runtime 1 that can be used: the version of its interface this
-/// tool is built for.
+/// The first usable minor version of ONNX Runtime 1: the API version that this tool is built for.
 const OLDEST: u64 = ort::MINOR_VERSION as u64;
 
-/// What there is on this machine. `named` is the library the user named.
+/// Returns the installations on this machine. `named` is the library that the user named.
 pub fn installations(named: Option<&Path>) -> Installations {
     installations_in(&Surroundings::of_this_process(), named)
 }
 
-/// What there is in these surroundings.
+/// Returns the installations in these surroundings.
 pub fn installations_in(surroundings: &Surroundings, named: Option<&Path>) -> Installations {
     let found = search::libraries(surroundings, named);
     Installations {
@@ -32,7 +32,7 @@ pub fn installations_in(surroundings: &Surroundings, named: Option<&Path>) -> In
     }
 }
 
-/// What a file is. Reads all of it.
+/// Describes a file. Reads all of it.
 pub(super) fn inspect(found: &Found) -> Installation {
     let (marks, problem) = match scan(&found.path) {
         Ok(marks) => (marks, None),
@@ -40,7 +40,7 @@ pub(super) fn inspect(found: &Found) -> Installation {
     };
     let version = version_by_name(&found.path).or_else(|| marks.version.clone());
     let problem = problem
-        .or_else(|| (!marks.entry).then(|| "it is no library of ONNX Runtime".to_owned()))
+        .or_else(|| (!marks.entry).then(|| "not an ONNX Runtime library".to_owned()))
         .or_else(|| too_old(version.as_deref()?));
     let providers = match problem {
         Some(_) => Vec::new(),
@@ -55,17 +55,17 @@ pub(super) fn inspect(found: &Found) -> Installation {
     }
 }
 
-/// Why a library of this version cannot be used; `None` if it can.
+/// Returns the reason why a library of this version is unusable; `None` if it is usable.
 pub(super) fn too_old(version: &str) -> Option<String> {
     let mut numbers = version.split('.').map(str::parse::<u64>);
     let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else {
         return None;
     };
     (major == 1 && minor < OLDEST)
-        .then(|| format!("its version is {version}, and 1.{OLDEST} or later is needed"))
+        .then(|| format!("unsupported version {version}: expected 1.{OLDEST} or later"))
 }
 
-/// The version that is in the name of the file, or of the Python package it belongs to.
+/// Returns the version in the name of the file, or of its Python package.
 pub(super) fn version_by_name(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_str()?;
     let after = name
@@ -86,7 +86,7 @@ pub(super) fn version_by_name(path: &Path) -> Option<String> {
             || ["onnxruntime_webgpu", "onnxruntime_directml"].contains(&package);
         (belongs && is_version(version)).then(|| version.to_owned())
     });
-    // Two of these packages in one place overwrite each other's files.
+    // Two of these packages in one folder overwrite each other's files.
     let version = versions.next();
     version.filter(|_| versions.next().is_none())
 }
@@ -97,17 +97,17 @@ fn is_version(text: &str) -> bool {
     text.contains('.') && parts.all(number)
 }
 
-/// What a library's bytes tell.
+/// The facts found in a library's bytes.
 #[derive(Debug, Default)]
 struct Marks {
-    /// It has the symbol that every use of ONNX Runtime begins with.
+    /// The file has the symbol that every use of ONNX Runtime starts with.
     entry: bool,
     version: Option<String>,
     providers: Vec<Provider>,
 }
 
-/// Texts that are in a library only if it has the code of a provider: the providers' names are in
-/// every library.
+/// Texts that a library contains only if it has the code of a provider. The names of the providers
+/// are in every library.
 const MARKS: &[(Provider, &str)] = &[
     (
         Provider::Xnnpack,
@@ -121,17 +121,17 @@ const MARKS: &[(Provider, &str)] = &[
     (Provider::WebGpu, "Invalid Dawn backend type: "),
 ];
 
-/// The version of the symbols of a library on Linux.
+/// The start of the symbol version in a library on Linux.
 const VERSION: &str = "VERS_1.";
-/// How much is read at once.
+/// Size of a piece that is read at once, in bytes.
 const PIECE: usize = 1 << 20;
-/// How much of a piece is looked at again with the next: more than the longest text.
+/// Overlap of two pieces, in bytes: more than the longest text.
 const OVERLAP: usize = 64;
 
 fn scan(path: &Path) -> io::Result<Marks> {
     let mut file = File::open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is not a file"));
+        return Err(io::Error::other("not a regular file"));
     }
     let entry = Finder::new("OrtGetApiBase");
     let version = Finder::new(VERSION);

@@ -1,7 +1,7 @@
-//! ONNX Runtime, whose library is found and loaded when a model is.
+//! The ONNX Runtime engine: finds the library and loads it when a model is loaded.
 //!
 //! Invariant: no type of the `ort` crate leaves this folder, and no library is loaded before a
-//! model is to be run. One process has one library, so models run in processes of their own.
+//! model is to run. A process loads only one library, so models run in worker processes.
 
 mod byte_mode;
 mod carried;
@@ -55,7 +55,7 @@ impl Engine for OnnxRuntime {
         environment::prepare(options)
     }
 
-    /// A profile of its session.
+    /// Observing writes a profile of the session.
     fn writes_files(&self, options: &LoadOptions) -> bool {
         options.observe
     }

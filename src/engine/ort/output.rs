@@ -1,4 +1,4 @@
-//! What a run gives, as the model's signature promises it.
+//! Converts the outputs of a run and checks them against the model's signature.
 
 use ort::value::DynValue;
 
@@ -6,7 +6,7 @@ use super::{NAME, value};
 use crate::engine::EngineError;
 use crate::tensor::{Tensor, TensorSpec};
 
-/// A value as the output that `spec` promises.
+/// Converts a value to the output that `spec` declares.
 pub(super) fn of(spec: &TensorSpec, value: DynValue) -> Result<Tensor, EngineError> {
     let name = &spec.name;
     let tensor =
@@ -16,11 +16,11 @@ pub(super) fn of(spec: &TensorSpec, value: DynValue) -> Result<Tensor, EngineErr
     }
     let (found, expected) = (tensor.dtype(), spec.dtype);
     Err(failed(format!(
-        "output `{name}` is {found}, and the model says {expected}"
+        "output `{name}` has the wrong dtype: expected {expected}, got {found}"
     )))
 }
 
-/// A run that failed otherwise than the library says.
+/// An error of a run that the library itself did not report.
 pub(super) fn failed(reason: String) -> EngineError {
     EngineError::Run {
         engine: NAME.to_owned(),

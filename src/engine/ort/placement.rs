@@ -1,7 +1,8 @@
-//! Which provider runs which nodes, from the profile of one run.
+//! Computes which provider runs which nodes, from ONNX Runtime's profile of one run.
 //!
-//! Owns the profile's files, which are in a directory of their own that is removed with it.
-//! Invariant: profiling ends with the first run; it costs later runs nothing.
+//! Owns the profile's files, in a temporary directory that is deleted with the profile.
+//!
+//! Invariant: profiling ends with the first run, so later runs are not slowed down.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -13,42 +14,42 @@ use tempfile::TempDir;
 
 use crate::engine::{Placement, Share};
 
-/// A profile that is being written.
+/// A profile in progress.
 #[derive(Debug)]
 pub(super) struct Profile {
     directory: TempDir,
 }
 
 impl Profile {
-    /// A place for one.
+    /// Creates a directory for the profile.
     pub(super) fn new() -> io::Result<Self> {
         let directory = tempfile::Builder::new().prefix("pkgtool-").tempdir()?;
         Ok(Self { directory })
     }
 
-    /// The path ONNX Runtime makes file names of.
+    /// Returns the path prefix from which ONNX Runtime makes file names.
     pub(super) fn prefix(&self) -> PathBuf {
         self.directory.path().join("profile")
     }
 
-    /// Ends it and reads it. A profile that cannot be read tells nothing.
+    /// Ends the profile and reads it. An unreadable profile gives an empty placement.
     pub(super) fn finish(self, session: &mut ort::session::Session) -> Placement {
         let file = session.end_profiling();
         let placement = file.ok().and_then(|file| read(Path::new(&file)).ok());
-        // Only now may its directory go.
+        // The directory must exist until here.
         drop(self.directory);
         placement.unwrap_or_default()
     }
 }
 
-/// One entry of a profile, as far as it is read.
+/// The fields of a profile entry that are read.
 #[derive(Debug, Deserialize)]
 struct Event {
     #[serde(default)]
     cat: String,
     #[serde(default)]
     name: String,
-    /// Microseconds.
+    /// Duration, in microseconds.
     #[serde(default)]
     dur: f64,
     #[serde(default)]
@@ -73,7 +74,7 @@ fn read(path: &Path) -> io::Result<Placement> {
     Ok(placement(events))
 }
 
-/// A node is counted once, however often a loop ran it.
+/// Counts a node once, however often a loop ran it.
 #[expect(
     clippy::cast_precision_loss,
     reason = "models have fewer than 2^53 nodes"
@@ -101,7 +102,7 @@ fn placement(events: Vec<Event>) -> Placement {
                 provider,
                 nodes: work.nodes.len() as u64,
                 node_share,
-                // Clocks of whole microseconds see no time in a small model.
+                // Times of a small model may all be 0, because the clock counts whole microseconds.
                 time_share: if time > 0.0 {
                     work.time / time
                 } else {

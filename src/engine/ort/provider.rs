@@ -1,8 +1,8 @@
-//! Execution providers: whether the loaded library has one, what a session needs to run on it, and
-//! how to get one that is not there.
+//! Execution providers of ONNX Runtime: detects whether the loaded library has one, sets up a
+//! session for it, and explains how to install a missing one.
 //!
-//! Invariant: a session is made for exactly the provider that was asked for, with the CPU behind it
-//! at most; a provider that cannot be set up is an error.
+//! Invariant: a session is created for exactly the requested provider, with at most the CPU as
+//! fallback. A provider that cannot be set up is an error.
 
 use std::env::consts::ARCH;
 
@@ -15,7 +15,7 @@ use super::failure;
 use crate::engine::library::Plugin;
 use crate::engine::{EngineError, LoadOptions, Provider};
 
-/// Whether the loaded library has the provider's code.
+/// Returns `true` if the loaded library contains the provider.
 pub(super) fn is_built_in(provider: Provider) -> bool {
     let available = match provider {
         Provider::Cpu => return true,
@@ -27,7 +27,7 @@ pub(super) fn is_built_in(provider: Provider) -> bool {
     available.unwrap_or(false)
 }
 
-/// What ONNX Runtime calls it.
+/// Returns ONNX Runtime's name of the provider.
 pub(super) fn full_name(provider: Provider) -> &'static str {
     match provider {
         Provider::Cpu => CPU::NAME,
@@ -38,7 +38,7 @@ pub(super) fn full_name(provider: Provider) -> &'static str {
     }
 }
 
-/// The error for a provider that is not there.
+/// The error for a missing provider.
 pub(super) fn absent(provider: Provider, reason: &str) -> EngineError {
     let help = match provider {
         Provider::Cpu => "install ONNX Runtime with `pip install onnxruntime`",
@@ -46,7 +46,7 @@ pub(super) fn absent(provider: Provider, reason: &str) -> EngineError {
             "name a library that was built with XNNPACK with --ort-lib (no package for desktops \
              has one)"
         }
-        Provider::CoreMl => "it exists on Apple's systems only: `pip install onnxruntime` there",
+        Provider::CoreMl => "it needs an Apple system: run `pip install onnxruntime` there",
         Provider::Qnn => "install it with `pip install onnxruntime-qnn`",
         Provider::WebGpu => "install it with `pip install onnxruntime-webgpu`",
     };
@@ -57,10 +57,10 @@ pub(super) fn absent(provider: Provider, reason: &str) -> EngineError {
     }
 }
 
-/// The error for a provider that is there and does not start.
+/// The error for a provider that does not start.
 pub(super) fn unusable(provider: Provider, message: &str) -> EngineError {
     let help = match provider {
-        Provider::Cpu | Provider::Xnnpack => "try another library with --ort-lib",
+        Provider::Cpu | Provider::Xnnpack => "name another library with --ort-lib",
         Provider::CoreMl => "it needs macOS 12 or later",
         Provider::Qnn => {
             "it needs a Qualcomm processor, or on x86-64 the emulator of `onnxruntime-qnn`"
@@ -74,7 +74,7 @@ pub(super) fn unusable(provider: Provider, message: &str) -> EngineError {
     }
 }
 
-/// Sets a session up for the provider.
+/// Sets up a session for the provider.
 pub(super) fn set_up(
     mut builder: SessionBuilder,
     environment: &Environment,
@@ -110,8 +110,8 @@ pub(super) fn set_up(
         .map_err(failed)
 }
 
-/// Names the CPU's device: left alone, ONNX Runtime chooses among all devices, those of plug-ins
-/// that other sessions use too, and on macOS Core ML.
+/// Selects the CPU device. By default ONNX Runtime chooses among all devices, including those of
+/// plug-ins that other sessions use, and Core ML on macOS.
 fn set_up_cpu(
     builder: SessionBuilder,
     environment: &Environment,
@@ -126,8 +126,8 @@ fn set_up_cpu(
         .map_err(|error| unusable(Provider::Cpu, error.message()))
 }
 
-/// Chooses one device of the plug-in: an NPU if there is one, then a GPU. A list with devices of
-/// several kinds is no choice and has crashed the library.
+/// Selects one device of the plug-in: preferably an NPU, then a GPU. A list with devices of several
+/// types has crashed the library.
 fn set_up_plugin(
     builder: SessionBuilder,
     environment: &Environment,
@@ -156,8 +156,9 @@ fn set_up_plugin(
         .map_err(|error| unusable(plugin.provider, error.message()))
 }
 
-/// QNN needs to be told the library of the processor. On x86-64 that library is the emulator,
-/// which has to be told which processor to emulate: the HTP v75 of a Snapdragon 8 Gen 3.
+/// Returns the options of the QNN device: the path of the processor's library. On x86-64 that
+/// library is an emulator, which also needs the processor to emulate: the HTP v75 of a Snapdragon 8
+/// Gen 3.
 fn device_options(plugin: &Plugin) -> Vec<(&'static str, String)> {
     let Some(backend) = &plugin.backend else {
         return Vec::new();

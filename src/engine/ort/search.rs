@@ -1,7 +1,7 @@
-//! Where ONNX Runtime's library and its plug-in providers are on this machine.
+//! Searches this machine for ONNX Runtime's library and its plug-in providers.
 //!
-//! Invariant: a search reads directories and nothing else; it loads nothing, runs nothing and never
-//! looks into the working directory. What the user names is used as named, or is an error.
+//! Invariant: a search only lists directories. It loads nothing, runs nothing and never looks into
+//! the working directory. A library that the user names is used exactly, or is an error.
 
 use std::path::{Path, PathBuf};
 
@@ -12,16 +12,17 @@ use crate::engine::surroundings::{Surroundings, entries, python, with_folders};
 /// The variable that names a library.
 const VARIABLE: &str = "ORT_DYLIB_PATH";
 
-/// A file that is named like ONNX Runtime's library.
+/// A file with the name of ONNX Runtime's library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
-    /// The file, links resolved.
+    /// The file, with links resolved.
     pub(super) path: PathBuf,
-    /// Where it was found.
+    /// Place where the file was found.
     pub(super) origin: Origin,
 }
 
-/// All libraries, best first; files that the user named come first even if there are none.
+/// Returns all libraries, best first. Files that the user named come first, even if they are
+/// missing.
 pub(super) fn libraries(surroundings: &Surroundings, named: Option<&Path>) -> Vec<Found> {
     let mut found = Vec::new();
     let variable = surroundings.variable(VARIABLE).map(PathBuf::from);
@@ -46,7 +47,7 @@ pub(super) fn libraries(surroundings: &Surroundings, named: Option<&Path>) -> Ve
     found
 }
 
-/// All plug-ins that are complete, best first.
+/// Returns all complete plug-ins, best first.
 pub(super) fn plugins(surroundings: &Surroundings) -> Vec<Plugin> {
     let mut found: Vec<Plugin> = Vec::new();
     for package in package_directories(surroundings) {
@@ -93,7 +94,7 @@ fn add(found: &mut Vec<Found>, path: PathBuf, origin: Origin) {
     }
 }
 
-/// The directories to look into, best first.
+/// Returns the directories to search, best first.
 fn directories(surroundings: &Surroundings) -> Vec<(PathBuf, Origin)> {
     let mut all = Vec::new();
     if let Some(own) = surroundings.own_libraries() {
@@ -111,8 +112,8 @@ fn directories(surroundings: &Surroundings) -> Vec<(PathBuf, Origin)> {
     all
 }
 
-/// Directories of Python packages, in which plug-ins are looked for: the tool's own directory and
-/// the folders in it may be the target of `pip install --target`.
+/// Returns the directories of Python packages to search for plug-ins. The tool's own directory and
+/// its subdirectories may be the target of `pip install --target`.
 fn package_directories(surroundings: &Surroundings) -> Vec<PathBuf> {
     let own = surroundings.own_libraries();
     let mut all = own.map_or_else(Vec::new, |own| with_folders(&own));
@@ -120,7 +121,7 @@ fn package_directories(surroundings: &Surroundings) -> Vec<PathBuf> {
     all
 }
 
-/// Where the Python package `onnxruntime` has its library.
+/// Returns the folder of the library in the Python package `onnxruntime`.
 fn capi(packages: &Path) -> PathBuf {
     packages.join("onnxruntime").join("capi")
 }
@@ -133,7 +134,7 @@ fn in_directory(surroundings: &Surroundings, directory: &Path) -> Vec<PathBuf> {
     entries(directory).into_iter().filter(is_library).collect()
 }
 
-/// Whether a file of this name is ONNX Runtime's library, whatever its version.
+/// Returns `true` if this is a file name of ONNX Runtime's library, of any version.
 fn is_library(os: &str, name: &str) -> bool {
     match os {
         "windows" => name.eq_ignore_ascii_case("onnxruntime.dll"),

@@ -1,7 +1,7 @@
-//! A model loaded by ONNX Runtime.
+//! A session of the ONNX Runtime engine: a loaded model.
 //!
-//! Invariant: what a run takes and gives fits the signature that the session was made for; time is
-//! measured from our tensors to our tensors.
+//! Invariant: inputs and outputs of a run fit the signature that the session was created for. The
+//! measured time is from tensors of this crate to tensors of this crate.
 
 use std::borrow::Cow;
 use std::slice;
@@ -21,16 +21,16 @@ use crate::engine::{
 };
 use crate::tensor::{Signature, Tensor, TensorSpec};
 
-/// A session, and what is known of its first run.
+/// A session, and the placement observed in its first run.
 pub(super) struct OrtSession {
     // Dropped before the profile's directory is removed.
     session: Session,
-    /// The names ONNX Runtime knows the inputs by, in the signature's order.
+    /// ONNX Runtime's names of the inputs, in the signature's order.
     inputs: Vec<String>,
     outputs: Vec<TensorSpec>,
-    /// Inputs that it computes wrongly with when they are empty.
+    /// Inputs that must not be empty, because the library would compute a wrong result.
     direct: Vec<Direct>,
-    /// What it carries from run to run.
+    /// State that the session carries from run to run.
     carried: Option<Carried>,
     profile: Option<Profile>,
     placement: Placement,
@@ -38,7 +38,7 @@ pub(super) struct OrtSession {
 }
 
 impl OrtSession {
-    /// Loads the model, with what is known of what would be computed wrongly.
+    /// Loads the model. `verdict` lists the settings that avoid known wrong results.
     pub(super) fn load(request: &LoadRequest, verdict: Verdict) -> Result<Self, EngineError> {
         let options = &request.options;
         feedback::check(NAME, request)?;
@@ -81,7 +81,7 @@ fn check_options(options: &[OrtOption]) -> Result<(), EngineError> {
     })
 }
 
-/// Sets what the user set.
+/// Applies the options of the user.
 fn with_options(
     mut builder: SessionBuilder,
     options: &[OrtOption],
@@ -94,7 +94,7 @@ fn with_options(
     Ok(builder)
 }
 
-/// Adds the options that the user set to an error: they may be the cause.
+/// Mentions the user's options in an error, because they may be the cause.
 fn of_options(mut error: EngineError, options: &[OrtOption]) -> EngineError {
     let (EngineError::Load { reason, .. } | EngineError::Unsupported { reason, .. }) = &mut error
     else {
@@ -105,19 +105,19 @@ fn of_options(mut error: EngineError, options: &[OrtOption]) -> EngineError {
         let set = set.join(", ");
         *reason += "; --ort-option (`ort_options` of a service) sets ";
         *reason += &set;
-        *reason += ": try without";
+        *reason += ": try without them";
     }
     error
 }
 
-/// Sets what makes answers right, and what is observed.
+/// Applies the settings for correct results, and for observing.
 fn prepared(
     mut builder: SessionBuilder,
     options: &LoadOptions,
     profile: Option<&Profile>,
     (without, mode): (&[String], &ByteMode),
 ) -> ort::Result<SessionBuilder> {
-    // Of two pairs of quantisation in a row, of different steps, it makes one whose answers are steps of
+    // This pass merges two consecutive quantisations of different steps into one whose results fit
     // neither.
     builder = builder.with_config_entry("session.disable_double_qdq_remover", "1")?;
     if mode.rewrites {
@@ -137,14 +137,14 @@ fn prepared(
     Ok(builder)
 }
 
-/// The names of the inputs. A signature has names of its own where the file has none.
+/// Returns the library's names of the inputs. The signature invents names for unnamed inputs.
 fn input_names(session: &Session, signature: &Signature) -> Result<Vec<String>, EngineError> {
     let counts = (session.inputs().len(), session.outputs().len());
     if counts != (signature.inputs.len(), signature.outputs.len()) {
         return Err(EngineError::Load {
             engine: NAME.to_owned(),
             reason: format!(
-                "it sees {} inputs and {} outputs, not {} and {}",
+                "ONNX Runtime finds {} inputs and {} outputs, expected {} and {}",
                 counts.0,
                 counts.1,
                 signature.inputs.len(),
@@ -188,7 +188,7 @@ impl engine::Session for OrtSession {
         }
         let found = self.session.run(values).map_err(failed)?;
         let mut outputs = Vec::with_capacity(self.outputs.len());
-        // In the model's order: two outputs may have the same name.
+        // Matching is by position: two outputs may have the same name.
         for (spec, (_, value)) in self.outputs.iter().zip(found) {
             outputs.push(output::of(spec, value)?);
         }
@@ -199,7 +199,7 @@ impl engine::Session for OrtSession {
         } else {
             let (found, expected) = (outputs.len(), self.outputs.len());
             Err(output::failed(format!(
-                "it gave {found} outputs, not {expected}"
+                "the run returned {found} outputs, expected {expected}"
             )))
         }
     }
@@ -226,7 +226,7 @@ impl engine::Session for OrtSession {
 }
 
 impl OrtSession {
-    /// Reads what the first run has told of its placement.
+    /// Reads the placement that the first run recorded.
     fn observe(&mut self) {
         if let Some(profile) = self.profile.take() {
             self.placement = profile.finish(&mut self.session);

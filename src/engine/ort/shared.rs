@@ -1,16 +1,18 @@
-//! Keys and values of attention in buffers that are past and present in one.
+//! Shared buffers for the keys and values of attention: one buffer serves as past and present of a
+//! run.
 //!
-//! `GroupQueryAttention` (<https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md>)
-//! writes the keys and values of a run behind those before it, into the buffer that it has read them from,
-//! if both are one: nothing that it holds already is copied. How much of the buffer counts is told to it by
-//! other inputs. The library gives a second handle of a value only as an output of a run, so a run that
-//! finds its buffers too small reads copies of a larger size and writes into new ones; the runs after it
-//! read what they write.
+//! `GroupQueryAttention`
+//! (<https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md>) appends the keys
+//! and values of a run to the previous ones. If past and present are one buffer, it copies nothing.
+//! Other inputs state how many positions of the buffer count. The library provides a second handle
+//! of a value only as an output of a run. Therefore a run whose buffers are too small reads larger
+//! copies and writes into new buffers, and later runs read what they write.
 //!
-//! Lanes that run together are rows of the same buffers; where others come to run together, they get new ones.
+//! Lanes that run together are rows of the same buffers. A different combination of lanes gets new
+//! buffers.
 //!
-//! Invariant: of a lane the positions that count are what runs have left, whatever is behind them; each
-//! lane is in one row of one group.
+//! Invariant: the counted positions of a lane are those that runs have written, whatever follows
+//! them. Each lane is in one row of one group.
 
 use ort::memory::Allocator;
 use ort::session::{HasSelectedOutputs, OutputSelector, RunOptions};
@@ -26,44 +28,46 @@ use crate::model::onnx::{Node, each_node};
 use crate::source::{FileSource, Pages};
 use crate::tensor::{DType, Signature, Tensor};
 
-/// The operator.
+/// The attention operator.
 const ATTENTION: &str = "com.microsoft::GroupQueryAttention";
-/// Its inputs `past_key` and `past_value`, and the outputs beside them.
+/// Its inputs `past_key` and `past_value`, each with the matching output.
 const PASTS: [(usize, usize); 2] = [(3, 1), (4, 2)];
-/// The axis of positions: keys and values are [batch, heads, positions, size].
+/// The axis of positions: keys and values have the shape [batch, heads, positions, size].
 const AXIS: usize = 2;
-/// Positions that buffers have at least, where the model holds as many.
+/// Minimum capacity of buffers, in positions, if the model allows as many.
 const LEAST: u64 = 256;
 
 /// The buffers of a session.
 pub(super) struct Shared {
-    /// Names of the outputs, with the sizes around the positions and the dtype.
+    /// Names of the outputs, with their sizes and dtype. The size at the axis of positions is
+    /// ignored.
     outputs: Vec<(String, [u64; 4], DType)>,
-    /// The place among the given inputs, and the axis, that tell how many positions a run adds.
+    /// The given input and the axis whose size is the number of positions that a run adds.
     added: Along,
-    /// Most positions.
+    /// Maximum number of positions.
     most: u64,
     groups: Vec<Group>,
-    /// The place of the group of the next run.
+    /// The index of the next run's group.
     current: usize,
 }
 
-/// Lanes in the rows of the same buffers: they run together.
+/// Lanes that run together, in the rows of the same buffers.
 struct Group {
-    /// The lane of each row, unless it has left, and how many positions count there.
+    /// The lane of each row, or `None` after it has left, and the number of its counted positions.
     rows: Vec<(Option<u32>, u64)>,
-    /// Positions that the buffers have.
+    /// Capacity of the buffers, in positions.
     capacity: u64,
     states: Vec<DynValue>,
-    /// With the buffers as outputs.
+    /// Run options with the buffers as outputs.
     options: RunOptions<HasSelectedOutputs>,
 }
 
-/// Where a lane is: its group and row.
+/// The location of a lane: its group and row.
 type Place = (usize, usize);
 
 impl Shared {
-    /// The buffers for what a model carries, if they may be past and present in one.
+    /// Creates buffers for the carried state of a model; `None` if past and present cannot share
+    /// them.
     pub(super) fn of(request: &LoadRequest) -> Option<Self> {
         let carrying = &request.options.carrying;
         let signature = &request.signature;
@@ -110,8 +114,8 @@ impl Shared {
         place.map_or(0, |(group, row)| self.groups[group].rows[row].1)
     }
 
-    /// What a run of these rows reads, with what it is to be asked with: buffers that the positions of
-    /// these inputs fit, too.
+    /// Returns the states that a run of these rows reads, and its run options. Enlarges the buffers
+    /// if the positions of these inputs do not fit.
     pub(super) fn make_room(
         &mut self,
         rows: &[NextRow],
@@ -123,7 +127,7 @@ impl Shared {
         let need = longest.saturating_add(self.added(given));
         if need > self.most {
             return Err(failed(format!(
-                "it would hold {need} positions, and holds {} at most",
+                "the run needs {need} positions, but the maximum is {}",
                 self.most
             )));
         }
@@ -142,7 +146,7 @@ impl Shared {
         Ok((&group.states, &group.options))
     }
 
-    /// How many positions a row begins with.
+    /// Returns the number of positions from which a row starts.
     fn held(&self, row: NextRow) -> Result<u64, EngineError> {
         let kept = self.kept(row.lane);
         match row.from {
@@ -150,18 +154,18 @@ impl Shared {
             From::All => Ok(kept),
             From::First(length) if length <= kept => Ok(length),
             From::First(length) => Err(failed(format!(
-                "there are no {length} positions to keep, but {kept}"
+                "cannot keep {length} positions: only {kept} exist"
             ))),
         }
     }
 
-    /// Fails if lane 0 has not so many positions.
+    /// Fails if lane 0 has fewer positions.
     pub(super) fn check_cut(&self, length: u64) -> Result<(), EngineError> {
         let from = From::First(length);
         self.held(NextRow { lane: 0, from }).map(drop)
     }
 
-    /// Makes a group of these rows, of which `held` positions count, with room for `need`.
+    /// Creates a group of these rows, with `held` counted positions each and capacity for `need`.
     fn gather(&mut self, rows: &[NextRow], held: &[u64], need: u64) -> Result<usize, EngineError> {
         let capacity = need.next_power_of_two().max(LEAST).min(self.most);
         let sources: Vec<(Option<Place>, u64)> = rows
@@ -186,7 +190,7 @@ impl Shared {
         Ok(self.groups.len() - 1)
     }
 
-    /// Lets lanes leave their groups. A group without lanes ends.
+    /// Removes lanes from their groups. A group without lanes is deleted.
     fn leave(&mut self, leaves: impl Fn(u32) -> bool) {
         for group in &mut self.groups {
             for (lane, _) in &mut group.rows {
@@ -200,19 +204,19 @@ impl Shared {
     /// Forgets lanes.
     pub(super) fn forget(&mut self, forgotten: &Forgotten) {
         match forgotten {
-            // The buffers of a lane that begins anew can be used again.
+            // A lane that starts anew reuses its buffers.
             Forgotten::All if self.is_alone() => self.groups[0].rows[0].1 = 0,
             forgotten => self.leave(|lane| forgotten.has(lane)),
         }
     }
 
-    /// Whether lane 0 is the only one, with buffers of its own.
+    /// Returns `true` if lane 0 is the only lane and has its own buffers.
     fn is_alone(&self) -> bool {
         matches!(self.groups.as_slice(), [group] if matches!(group.rows.as_slice(), [(Some(0), _)]))
     }
 
-    /// Buffers with room for `capacity` positions of each row, with copies of what counts there, and what
-    /// lets a run write into others of that size.
+    /// Returns buffers with room for `capacity` positions of each row and copies of the counted
+    /// ones, and run options that write into further buffers of that size.
     fn buffers(
         &self,
         capacity: u64,
@@ -239,7 +243,7 @@ impl Shared {
         Ok((read, RunOptions::new()?.with_outputs(selector)))
     }
 
-    /// A buffer of this shape with copies of the positions that count.
+    /// Returns a buffer of this shape with copies of the counted positions.
     fn copied<T>(
         &self,
         index: usize,
@@ -255,7 +259,7 @@ impl Shared {
         }
         let size = |size: i64| usize::try_from(size).unwrap_or(0);
         let width = size(shape[3]);
-        // Of one head, and of one row.
+        // Elements per head and per row.
         let (head, row) = (
             size(shape[AXIS]) * width,
             size(shape[1]) * size(shape[AXIS]) * width,
@@ -276,7 +280,7 @@ impl Shared {
         Ok(wider.into_dyn())
     }
 
-    /// The run with these inputs has succeeded, and left this.
+    /// Records a successful run with these inputs and the states it returned.
     pub(super) fn ran(&mut self, states: Vec<DynValue>, given: &[Tensor]) {
         let added = self.added(given);
         let group = &mut self.groups[self.current];
@@ -287,7 +291,7 @@ impl Shared {
     }
 }
 
-/// Whether every past is read by one attention node and nothing else, which writes the present beside it.
+/// Returns `true` if only one attention node reads each past and it writes the matching present.
 fn is_only_attention(request: &LoadRequest, carrying: &Carrying, signature: &Signature) -> bool {
     let Ok(source) = FileSource::open(&request.model) else {
         return false;

@@ -1,7 +1,7 @@
-//! Tensors to ONNX Runtime's values and back.
+//! Conversion between tensors of this crate and ONNX Runtime's values.
 //!
-//! Invariant: an input is borrowed, not copied, wherever its bytes are aligned for its dtype, which
-//! an allocator's memory is; an output stays where ONNX Runtime put it, unless it is small.
+//! Invariant: an input is borrowed, not copied, if its bytes are aligned for its dtype, as
+//! allocated memory is. An output stays in ONNX Runtime's memory, unless it is small.
 
 use std::fmt::Debug;
 
@@ -16,18 +16,18 @@ use ort::value::{
 
 use crate::tensor::{DType, Tensor};
 
-/// Why a value is not a tensor of ours.
+/// Why a value cannot be converted to a tensor.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ValueError {
     #[error("{0}")]
     Ort(#[from] ort::Error),
-    #[error("it is {0}")]
+    #[error("unsupported value: {0}")]
     Kind(String),
     #[error("{0}")]
     Tensor(#[from] crate::tensor::TensorError),
 }
 
-/// The tensor as an input, for as long as it is borrowed.
+/// Returns the tensor as an input that borrows its elements.
 pub(super) fn input(tensor: &Tensor) -> ort::Result<SessionInputValue<'_>> {
     match tensor.dtype() {
         DType::Bool => booleans(tensor),
@@ -46,7 +46,7 @@ pub(super) fn input(tensor: &Tensor) -> ort::Result<SessionInputValue<'_>> {
     }
 }
 
-/// The tensor as a value of its own.
+/// Returns the tensor as a value that owns its elements.
 pub(super) fn owned(tensor: &Tensor) -> ort::Result<DynValue> {
     match tensor.dtype() {
         DType::Bool => {
@@ -89,10 +89,11 @@ where
     Ok(Owned::from_array((shape(tensor)?, elements))?.into_dyn())
 }
 
-/// Outputs of fewer bytes are copied: holding the library's memory costs more than that.
+/// Outputs below this size, in bytes, are copied: keeping the library's memory costs more than
+/// that.
 const SMALL: usize = 64 << 10;
 
-/// A value as a tensor.
+/// Converts a value to a tensor.
 pub(super) fn output(value: DynValue) -> Result<Tensor, ValueError> {
     let (dtype, shape, bytes) = seen(&value)?;
     if bytes.len() < SMALL {
@@ -102,13 +103,13 @@ pub(super) fn output(value: DynValue) -> Result<Tensor, ValueError> {
     Ok(Tensor::of_shared(dtype, shape, bytes)?)
 }
 
-/// A copy of a value.
+/// Copies a value to a tensor.
 pub(super) fn copied(value: &DynValue) -> Result<Tensor, ValueError> {
     let (dtype, shape, bytes) = seen(value)?;
     Ok(Tensor::new(dtype, shape, bytes.to_vec())?)
 }
 
-/// dtype, shape and elements of a value.
+/// Returns dtype, shape and elements of a value.
 fn seen(value: &DynValue) -> Result<(DType, Vec<u64>, &[u8]), ValueError> {
     let Some(element) = value.dtype().tensor_type() else {
         return Err(ValueError::Kind(value.dtype().to_string()));
@@ -135,7 +136,7 @@ fn seen(value: &DynValue) -> Result<(DType, Vec<u64>, &[u8]), ValueError> {
     }
 }
 
-/// `see` sees elements as bytes.
+/// `see` casts elements to bytes.
 fn seen_as<T: PrimitiveTensorElementType + 'static>(
     value: &DynValue,
     dtype: DType,
@@ -162,7 +163,7 @@ where
 fn booleans(tensor: &Tensor) -> ort::Result<SessionInputValue<'_>> {
     match bytemuck::checked::try_cast_slice::<u8, bool>(tensor.bytes()) {
         Ok(elements) => borrowed(tensor, elements),
-        // Bytes other than 0 and 1.
+        // The tensor has bytes other than 0 and 1.
         Err(_) => given(
             tensor,
             tensor.bytes().iter().map(|byte| *byte != 0).collect(),
@@ -170,7 +171,7 @@ fn booleans(tensor: &Tensor) -> ort::Result<SessionInputValue<'_>> {
     }
 }
 
-/// `see` sees bits as numbers.
+/// `see` casts bit patterns to numbers.
 fn halves<T>(tensor: &Tensor, see: fn(&[u16]) -> &[T]) -> ort::Result<SessionInputValue<'_>>
 where
     T: PrimitiveTensorElementType + Clone + Debug + 'static,
@@ -203,7 +204,7 @@ fn shape(tensor: &Tensor) -> ort::Result<Shape> {
         .collect()
 }
 
-/// A value of ONNX Runtime that keeps the elements of a tensor of ours.
+/// A value of ONNX Runtime that owns the elements of a tensor.
 struct Held(DynValue);
 
 impl AsRef<[u8]> for Held {

@@ -1,9 +1,10 @@
-//! What the search for libraries looks at: environment variables, well-known directories, the
-//! system's way to name libraries.
+//! The surroundings of a search for native libraries: environment variables, well-known
+//! directories, and the system's names for libraries.
 //!
-//! `python.rs` knows where Python environments keep packages. Invariant: nothing here is asked of the
-//! process but in [`Surroundings::of_this_process`], so that a test can make up a machine. Runs no
-//! program.
+//! `python.rs` finds the package directories of Python environments.
+//!
+//! Invariant: only [`Surroundings::of_this_process`] reads the process environment, so tests can
+//! describe any machine. Runs no program.
 
 pub(super) mod python;
 
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Needs;
 
-/// Variables that say where libraries may be.
+/// Variables that may name directories with libraries.
 const VARIABLES: &[&str] = &[
     "APPDATA",
     "CONDA_PREFIX",
@@ -37,7 +38,7 @@ const VARIABLES: &[&str] = &[
     "XDG_DATA_HOME",
 ];
 
-/// The machine as a search sees it.
+/// A machine as a search sees it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Surroundings {
     /// `linux`, `macos`, `windows`, as in [`std::env::consts::OS`].
@@ -48,21 +49,22 @@ pub struct Surroundings {
     pub program: Option<PathBuf>,
     /// Directories in which the system keeps libraries.
     pub system: Vec<PathBuf>,
-    /// Directories of Python packages that belong to no environment, as a system's own.
+    /// Directories of Python packages outside of environments, such as the system's own.
     pub packages: Vec<PathBuf>,
 }
 
-/// The surroundings that the parent of this process has sent.
+/// The surroundings that the parent of this process sent.
 static GIVEN: OnceLock<Surroundings> = OnceLock::new();
 
 impl Surroundings {
-    /// Makes these the surroundings of this process, whose own environment is empty. Only the first count.
+    /// Sets the surroundings of this process, whose own environment is empty. Only the first call
+    /// counts.
     pub fn give(self) {
         // The parent sends them once, at the start.
         let _ = GIVEN.set(self);
     }
 
-    /// Those of this process.
+    /// Returns the surroundings of this process.
     pub fn of_this_process() -> Self {
         GIVEN.get().cloned().unwrap_or_else(Self::look)
     }
@@ -88,19 +90,19 @@ impl Surroundings {
         }
     }
 
-    /// A variable that is set to something.
+    /// Returns a variable that is set and not empty.
     pub(super) fn variable(&self, name: &str) -> Option<&OsString> {
         self.variables.get(name).filter(|value| !value.is_empty())
     }
 
-    /// The absolute directory a variable names.
+    /// Returns the absolute directory that a variable names.
     pub(super) fn directory(&self, name: &str) -> Option<PathBuf> {
         self.variable(name)
             .map(PathBuf::from)
             .filter(|path| path.is_absolute())
     }
 
-    /// The absolute directories of a variable that lists several.
+    /// Returns the absolute directories of a variable that lists several.
     pub(super) fn directories(&self, name: &str) -> Vec<PathBuf> {
         let list = self.variable(name).map(env::split_paths);
         list.into_iter()
@@ -109,13 +111,13 @@ impl Surroundings {
             .collect()
     }
 
-    /// The user's home directory.
+    /// Returns the user's home directory.
     pub fn home(&self) -> Option<PathBuf> {
         self.directory("HOME")
             .or_else(|| self.directory("USERPROFILE"))
     }
 
-    /// Where this tool keeps libraries of its own: `lib` in its data directory.
+    /// Returns the folder for this tool's own libraries: `lib` in its data directory.
     pub fn own_libraries(&self) -> Option<PathBuf> {
         if let Some(data) = self.directory("PKGTOOL_DATA_DIR") {
             return Some(data.join("lib"));
@@ -132,7 +134,7 @@ impl Surroundings {
         data.map(|data| data.join("pkgtool").join("lib"))
     }
 
-    /// The directories that may hold a library next to the running program.
+    /// Returns the directories that may hold a library next to the running program.
     pub(super) fn beside_program(&self) -> Vec<PathBuf> {
         let Some(program) = &self.program else {
             return Vec::new();
@@ -142,7 +144,7 @@ impl Surroundings {
         all
     }
 
-    /// The directories in which the system looks for libraries.
+    /// Returns the directories in which the system looks for libraries.
     pub(super) fn library_path(&self) -> Vec<PathBuf> {
         let variable = match self.os.as_str() {
             "windows" => "PATH",
@@ -154,7 +156,8 @@ impl Surroundings {
         all
     }
 
-    /// The files that loading libraries of these folders reads: the libraries there, and the system's own.
+    /// Returns the files that loading libraries of these folders reads: the libraries there, and
+    /// the system's own.
     pub(super) fn needs<'p>(&self, folders: impl IntoIterator<Item = &'p Path>) -> Needs {
         let mut needs = Needs {
             read: self.library_path(),
@@ -171,7 +174,7 @@ impl Surroundings {
         needs
     }
 
-    /// The file name of a library: `lib<name>.so` and its likes.
+    /// Returns the file name of a library on this system, such as `lib<name>.so`.
     pub(super) fn library_name(&self, name: &str) -> String {
         match self.os.as_str() {
             "windows" => format!("{name}.dll"),
@@ -181,7 +184,8 @@ impl Surroundings {
     }
 }
 
-/// A folder of libraries, and those where Python packages keep what such libraries need: `NAME.libs` beside `NAME`.
+/// Returns a folder of libraries with the folders where Python packages bundle their dependencies:
+/// `NAME.libs` next to `NAME`.
 fn with_bundled(folder: &Path) -> Vec<PathBuf> {
     let mut all = vec![folder.to_owned()];
     for package in folder.ancestors().take(2) {
@@ -194,21 +198,21 @@ fn with_bundled(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Whether a file is named like a library of any system, with or without a version.
+/// Returns `true` if a file name is that of a library of any system, with or without a version.
 fn is_library(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let mut parts = name.unwrap_or_default().split('.').skip(1);
     parts.any(|part| ["dll", "dylib", "so"].contains(&part))
 }
 
-/// A directory and those in it: each may be the target of `pip install --target`.
+/// Returns a directory and its subdirectories: each may be the target of `pip install --target`.
 pub(super) fn with_folders(directory: &Path) -> Vec<PathBuf> {
     let mut all = vec![directory.to_owned()];
     all.extend(entries(directory).into_iter().filter(|path| path.is_dir()));
     all
 }
 
-/// What a directory holds, sorted; nothing if it cannot be listed.
+/// Lists a directory, sorted; empty if it cannot be listed.
 pub(super) fn entries(directory: &Path) -> Vec<PathBuf> {
     let Ok(entries) = directory.read_dir() else {
         return Vec::new();

@@ -1,13 +1,13 @@
-//! Where the Python environments of this machine keep their packages, found by path alone: no
-//! Python is started, which would take longer than all the rest of a short command.
+//! Finds the package directories of the Python environments on this machine, by paths alone.
 //!
-//! Knows nothing of what is looked for in them.
+//! Starts no Python interpreter: that would take longer than all the rest of a short command. Does
+//! not know which packages the caller searches for.
 
 use std::path::{Path, PathBuf};
 
 use super::{Surroundings, entries};
 
-/// Directories of Python packages, those of the active environment first.
+/// Returns directories of Python packages, those of the active environment first.
 pub(in crate::engine) fn package_directories(surroundings: &Surroundings) -> Vec<PathBuf> {
     let mut found = surroundings.directories("PYTHONPATH");
     let mut prefixes: Vec<PathBuf> = ["VIRTUAL_ENV", "CONDA_PREFIX"]
@@ -35,7 +35,7 @@ pub(in crate::engine) fn package_directories(surroundings: &Surroundings) -> Vec
     unique(found)
 }
 
-/// The package directories of an installation of Python, or of an environment.
+/// Returns the package directories of a Python installation or environment.
 fn of_prefix(prefix: &Path) -> Vec<PathBuf> {
     let mut found = vec![prefix.join("Lib").join("site-packages")];
     for lib in ["lib", "lib64"] {
@@ -50,8 +50,9 @@ fn of_prefix(prefix: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The prefixes of the first `python3` and the first `python` on the path: that of the file as it
-/// is named, which is right for an environment, and that of the file it links to.
+/// Returns the prefixes of the first `python3` and the first `python` on the path. A prefix is
+/// derived from the file as named, which is right for an environment, and from the file that it
+/// links to.
 fn prefixes_on_path(surroundings: &Surroundings) -> Vec<PathBuf> {
     let path = surroundings.directories("PATH");
     let mut prefixes = Vec::new();
@@ -70,7 +71,8 @@ fn prefixes_on_path(surroundings: &Surroundings) -> Vec<PathBuf> {
     unique(prefixes)
 }
 
-/// The prefix of `…/bin/python3`; on Windows the program is in the prefix or in its `Scripts`.
+/// Returns the prefix of `…/bin/python3`. On Windows the program is in the prefix itself or in its
+/// `Scripts`.
 fn prefix_of(program: &Path) -> Option<PathBuf> {
     let directory = program.parent()?;
     match file_name(directory) {
@@ -79,9 +81,9 @@ fn prefix_of(program: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Pyenv's `python3` is a script that starts the version that is chosen by a variable, else by a
-/// file in its root. A version chosen by a file in the working directory is not looked for: what
-/// a library does must not depend on where the tool is started.
+/// Resolves pyenv's `python3`, a script that starts the version named by a variable, or else by a
+/// file in pyenv's root. A version file in the working directory is ignored: the result must not
+/// depend on where the tool is started.
 fn behind_shim(surroundings: &Surroundings, program: &Path) -> Vec<PathBuf> {
     let above = program.parent().and_then(Path::parent).map(Path::to_owned);
     let Some(root) = surroundings.directory("PYENV_ROOT").or(above) else {

@@ -1,12 +1,12 @@
-//! Whether two plans of one model give the same answer, but for the rounding of another order of
-//! operations.
+//! Compares the answers of two plans of one model. They agree if they differ only by rounding, as
+//! from another order of operations.
 
 use crate::tensor::Tensor;
 
-/// Largest difference of floats, as a part of the largest magnitude in the tensor.
+/// Maximum difference of floats, relative to the largest magnitude in the tensor.
 const TOLERANCE: f64 = 1e-3;
 
-/// Whether shapes and dtypes are the same, integers equal and floats close.
+/// Returns `true` if shapes and dtypes are the same, integers equal and floats close.
 pub(super) fn agree(left: &[Tensor], right: &[Tensor]) -> bool {
     left.len() == right.len()
         && left

@@ -1,5 +1,7 @@
-//! What is checked of a decoded model before the library builds it: operators it has no code for,
-//! answers known to be wrong, and values that make it panic, hang or allocate without bounds.
+//! Checks a decoded ONNX model before the tract library builds it.
+//!
+//! It rejects unsupported operators, operators with known wrong results, and values that would make
+//! the library panic, hang or allocate without bounds.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -13,10 +15,10 @@ use super::{failed, unsupported};
 use crate::engine::EngineError;
 use crate::tensor::MAX_BYTES;
 
-/// Largest absolute value of an axis; no tensor has as many dimensions.
+/// Maximum absolute value of an axis; no tensor has more dimensions.
 const MAX_AXIS: i64 = 64;
 
-/// Element types of ONNX that the library has no tensors for.
+/// ONNX element types that the library does not support.
 const MISSING_TYPES: &[(i32, &str)] = &[
     (14, "complex64"),
     (15, "complex128"),
@@ -30,8 +32,8 @@ const MISSING_TYPES: &[(i32, &str)] = &[
     (23, "float4e2m1"),
 ];
 
-/// Operators of other domains than the default one that the library has code for. It looks operators
-/// up without their domain, so anything else would run as its namesake.
+/// Supported operators outside the default domain. The library looks up operators without their
+/// domain, so any other one would run as its namesake.
 const DOMAINS: &[(&str, &[&str])] = &[
     (
         "ai.onnx.ml",
@@ -66,7 +68,7 @@ const DOMAINS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Checks all of `model`; afterwards the library may see it.
+/// Checks the whole model. The library may read it afterwards.
 pub(super) fn check(model: &mut ModelProto, library: &Onnx) -> Result<(), EngineError> {
     check_operators(model, library)?;
     check_answers(model)?;
@@ -104,12 +106,12 @@ fn check_operators(model: &ModelProto, library: &Onnx) -> Result<(), EngineError
         }
     });
     if !missing.is_empty() {
-        return Err(unsupported(missing, "it has no code for them"));
+        return Err(unsupported(missing, "no implementation"));
     }
     if !functions.is_empty() {
         return Err(unsupported(
             functions,
-            "it does not expand functions of the model that are of another operator set, have defaults \
+            "it does not expand functions of the model that use another operator set, have defaults \
              of attributes, or call themselves",
         ));
     }
@@ -158,12 +160,12 @@ fn check_types(model: &mut ModelProto) -> Result<(), EngineError> {
         names if names.is_empty() => Ok(()),
         names => Err(unsupported(
             BTreeSet::new(),
-            &format!("it has no tensors of {names}"),
+            &format!("unsupported dtypes: {names}"),
         )),
     }
 }
 
-/// The library panics on an output that nothing makes.
+/// Rejects an output that nothing computes: the library would panic.
 fn check_outputs(graph: &GraphProto) -> Result<(), Failure> {
     let inputs = graph.input.iter().map(|input| input.name.as_str());
     let stored = graph.initializer.iter().map(|tensor| tensor.name.as_str());
@@ -171,7 +173,7 @@ fn check_outputs(graph: &GraphProto) -> Result<(), Failure> {
     let known: HashSet<&str> = inputs
         .chain(stored)
         .chain(made.map(String::as_str))
-        // A subgraph may give a tensor of the graph around it only if one of its nodes uses it.
+        // A subgraph may return a tensor of the outer graph only if one of its nodes uses it.
         .chain(
             graph
                 .node
@@ -183,7 +185,7 @@ fn check_outputs(graph: &GraphProto) -> Result<(), Failure> {
     for output in &graph.output {
         if output.name.is_empty() || !known.contains(output.name.as_str()) {
             return Err(Failure::new(format!(
-                "nothing in the graph `{}` makes its output `{}`",
+                "no node of the graph `{}` computes its output `{}`",
                 graph.name, output.name
             )));
         }
@@ -191,8 +193,8 @@ fn check_outputs(graph: &GraphProto) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The library counts up to an axis, whatever it is, never comes to the end of a permutation that is none, and takes
-/// one off the size of a window.
+/// Rejects attributes that make the library fail: it counts up to any axis, loops forever on an
+/// invalid permutation, and subtracts one from the size of a window.
 fn check_attributes(node: &NodeProto) -> Result<(), Failure> {
     let fail = |reason: String| {
         let name = node_name(node).unwrap_or_default();
@@ -206,7 +208,7 @@ fn check_attributes(node: &NodeProto) -> Result<(), Failure> {
         if is_of_windows && attribute.ints.iter().any(|size| *size < 1) {
             let (name, sizes) = (&attribute.name, &attribute.ints);
             return fail(format!(
-                "{name} {sizes:?}: sizes and steps of windows are 1 at least"
+                "{name} {sizes:?}: sizes and steps of windows must be at least 1"
             ));
         }
         let single = [attribute.i];
@@ -218,13 +220,13 @@ fn check_attributes(node: &NodeProto) -> Result<(), Failure> {
         let is_outside = |value: &&i64| value.unsigned_abs() > MAX_AXIS.unsigned_abs();
         if let Some(value) = values.iter().find(is_outside) {
             return fail(format!(
-                "there is no axis {value}: a tensor has at most {MAX_AXIS} dimensions"
+                "invalid axis {value}: a tensor has at most {MAX_AXIS} dimensions"
             ));
         }
         let mut sorted = values.to_vec();
         sorted.sort_unstable();
         if attribute.name == "perm" && !sorted.into_iter().eq((0..).take(values.len())) {
-            return fail(format!("{values:?} is no permutation"));
+            return fail(format!("{values:?} is not a permutation"));
         }
     }
     Ok(())
@@ -236,7 +238,7 @@ fn check_size(tensor: &mut TensorProto) -> Result<(), Failure> {
     match elements {
         Some(elements) if elements <= MAX_BYTES => Ok(()),
         _ => Err(Failure::new(format!(
-            "the stored tensor `{}` has the impossible shape {:?}",
+            "the stored tensor `{}` has the invalid shape {:?}",
             tensor.name, tensor.dims
         ))),
     }
@@ -267,7 +269,7 @@ mod tests {
         let failure = check_attributes(&transpose(&[0, 0, 1])).expect_err("0 stands twice");
         assert_eq!(
             failure.text(),
-            "at `Transpose`: node `t`: [0, 0, 1] is no permutation"
+            "at `Transpose`: node `t`: [0, 0, 1] is not a permutation"
         );
         assert!(check_attributes(&transpose(&[0, 1 << 40])).is_err());
         let pool = |name: &str, sizes: &[i64]| {

@@ -1,5 +1,6 @@
-//! Tensors here and tensors there: no element changes its value. What goes there is copied, large
-//! answers stay where the library put them.
+//! Conversion between tensors of this crate and of the tract library, without changing values.
+//!
+//! Inputs are copied. Large outputs stay in the library's memory.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use tract_onnx::prelude::{
 use super::guard::{Failure, guarded};
 use crate::tensor::{DType, Tensor, TensorError, TensorSpec};
 
-/// The library's element type; it has none for bfloat16.
+/// Returns the library's element type; bfloat16 has no counterpart.
 pub(super) fn datum_type(dtype: DType) -> Option<DatumType> {
     Some(match dtype {
         DType::Bool => DatumType::Bool,
@@ -31,10 +32,10 @@ pub(super) fn datum_type(dtype: DType) -> Option<DatumType> {
     })
 }
 
-/// A tensor for the library.
+/// Converts a tensor for the library.
 pub(super) fn give(tensor: &Tensor) -> Result<TractTensor, Failure> {
     let dtype = datum_type(tensor.dtype())
-        .ok_or_else(|| Failure::new(format!("it has no {} tensors", tensor.dtype())))?;
+        .ok_or_else(|| Failure::new(format!("the library lacks the dtype {}", tensor.dtype())))?;
     let shape = sizes(tensor.shape())?;
     guarded(|| {
         let bytes = tensor.bytes();
@@ -52,7 +53,7 @@ pub(super) fn give(tensor: &Tensor) -> Result<TractTensor, Failure> {
         }
         let mut given = TractTensor::zero_dt(dtype, &shape)?;
         if dtype == DatumType::Bool {
-            // Any other byte than 0 and 1 is no boolean to the library.
+            // The library requires booleans to be 0 or 1.
             for (to, from) in given.as_bytes_mut().iter_mut().zip(bytes) {
                 *to = u8::from(*from != 0);
             }
@@ -63,8 +64,8 @@ pub(super) fn give(tensor: &Tensor) -> Result<TractTensor, Failure> {
     })
 }
 
-/// A tensor of these elements, if they are aligned: it is not filled with zeros first, which takes half as
-/// long as copying does.
+/// Creates a tensor of these elements, if they are aligned. Skips filling it with zeros first,
+/// which takes half as long as copying.
 fn copied<T: Datum + Copy + AnyBitPattern>(
     shape: &[usize],
     bytes: &[u8],
@@ -73,29 +74,30 @@ fn copied<T: Datum + Copy + AnyBitPattern>(
     Some(TractTensor::from_shape(shape, elements))
 }
 
-/// A shape for the library.
+/// Converts a shape for the library.
 pub(super) fn sizes(shape: &[u64]) -> Result<Vec<usize>, Failure> {
     shape
         .iter()
         .map(|size| usize::try_from(*size))
         .collect::<Result<_, _>>()
-        .map_err(|_| Failure::new(format!("a tensor of shape {shape:?} does not fit memory")))
+        .map_err(|_| Failure::new(format!("a tensor of shape {shape:?} exceeds memory")))
 }
 
-/// Answers of fewer bytes are copied: holding the library's memory costs more than that.
+/// Outputs below this size, in bytes, are copied: keeping the library's memory costs more than
+/// that.
 const SMALL: usize = 64 << 10;
 
-/// The library's answer as the tensor that `spec` promises.
+/// Converts an output of the library to the tensor that `spec` declares.
 pub(super) fn take(value: TValue, spec: &TensorSpec) -> Result<Tensor, Failure> {
     let mut tensor = value.into_arc_tensor();
     let shape: Vec<u64> = tensor.shape().iter().map(|size| *size as u64).collect();
     if tensor.datum_type() == DatumType::TDim {
-        // Sizes that went through the library's shape arithmetic: int64 to everyone else.
+        // Sizes from the library's shape arithmetic are int64 everywhere else.
         tensor = guarded(|| Ok(tensor.cast_to::<i64>()?.into_owned().into_arc_tensor()))?;
     }
     if datum_type(spec.dtype) != Some(tensor.datum_type().unquantized()) {
         return Err(Failure::new(format!(
-            "it gave output `{}` as {:?}, the model says {}",
+            "output `{}` has the wrong dtype {:?}: expected {}",
             spec.name,
             tensor.datum_type(),
             spec.dtype
@@ -110,11 +112,11 @@ pub(super) fn take(value: TValue, spec: &TensorSpec) -> Result<Tensor, Failure> 
         })
     })?;
     Tensor::of_shared(spec.dtype, shape, bytes).map_err(|error: TensorError| {
-        Failure::new(format!("its output `{}` is broken: {error}", spec.name))
+        Failure::new(format!("output `{}` is invalid: {error}", spec.name))
     })
 }
 
-/// A tensor of the library that keeps the elements of one of ours.
+/// A tensor of the library that owns the elements of a tensor of this crate.
 struct Held(Arc<TractTensor>);
 
 impl AsRef<[u8]> for Held {
@@ -141,7 +143,7 @@ mod tests {
             };
             match give(&tensor) {
                 Ok(given) => assert_eq!(take(given.into_tvalue(), &spec), Ok(tensor)),
-                Err(failure) => assert_eq!(failure.reason, "it has no bfloat16 tensors"),
+                Err(failure) => assert_eq!(failure.reason, "the library lacks the dtype bfloat16"),
             }
         }
     }
@@ -159,7 +161,7 @@ mod tests {
         let failure = take(given.into_tvalue(), &spec).expect_err("not it");
         assert_eq!(
             failure.reason,
-            "it gave output `y` as F32, the model says float64"
+            "output `y` has the wrong dtype F32: expected float64"
         );
     }
 }

@@ -1,7 +1,7 @@
-//! The error function in double precision, which the standard library does not have.
+//! The error function in float64, which the Rust standard library lacks.
 
-/// The error function, to float64's precision (W. J. Cody's rational approximations would do as well;
-/// a series and a continued fraction are shorter).
+/// Computes the error function to float64's precision, by a series and a continued fraction. They
+/// are shorter than W. J. Cody's rational approximations.
 pub(in crate::engine::tract) fn erf(x: f64) -> f64 {
     let size = x.abs();
     if size > 6.0 {

@@ -1,8 +1,10 @@
-//! Functions of a model, written out where they are called: the library does not expand them.
+//! Inlines the functions of an ONNX model into their callers, because the tract library does not
+//! expand them.
 //!
-//! A call that cannot be written out stays, and is refused by its name later: one of a function for
-//! another operator set, or with a default value of an attribute, which the library's reader drops.
-//! Invariant: what comes out is bounded, however functions call each other.
+//! Some calls stay and are rejected by name later: those of functions for another operator set, and
+//! those with default values of attributes, which the library's reader drops.
+//!
+//! Invariant: the number of resulting nodes is bounded, even for functions that call themselves.
 
 use std::collections::HashMap;
 
@@ -10,15 +12,15 @@ use tract_onnx::pb::{AttributeProto, FunctionProto, GraphProto, ModelProto, Node
 
 use super::graph::{attribute, each_graph_mut, opset};
 
-/// Functions calling functions.
+/// Maximum depth of nested function calls.
 const MAX_DEPTH: usize = 32;
-/// Most nodes that all calls together may become.
+/// Maximum number of nodes from all inlined calls.
 const MAX_NODES: usize = 1 << 18;
 
-/// Functions by their domain and name.
+/// Functions by domain and name.
 type Known<'a> = HashMap<(&'a str, &'a str), &'a FunctionProto>;
 
-/// Writes out every call of a function, or none if that would be too much.
+/// Inlines all function calls, or none if the result would be too large.
 pub(super) fn expand(model: &mut ModelProto) {
     if model.functions.is_empty() {
         return;
@@ -34,7 +36,7 @@ pub(super) fn expand(model: &mut ModelProto) {
         let mut calls = 0;
         for _ in 0..MAX_DEPTH {
             let before = calls;
-            // Subgraphs of what is written out are looked at in the next round.
+            // Subgraphs of inlined nodes are processed in the next round.
             each_graph_mut(model, &mut |graph| write_out(graph, &known, &mut calls));
             if calls == before {
                 break;
@@ -45,8 +47,8 @@ pub(super) fn expand(model: &mut ModelProto) {
     model.functions = functions;
 }
 
-/// How many nodes these become, unless it is too many or there is no end to it. What a function becomes
-/// is worked out once.
+/// Returns the number of nodes after inlining; `None` if it is too large or infinite. The size of
+/// each function is computed once.
 fn size<'a>(
     nodes: &'a [NodeProto],
     known: &Known<'a>,
@@ -78,7 +80,7 @@ fn size<'a>(
     Some(total)
 }
 
-/// Whether a function means the same operators as the model.
+/// Returns `true` if a function uses the model's operator set.
 fn is_of(function: &FunctionProto, version: i64) -> bool {
     let mut imports = function.opset_import.iter();
     let default = imports.find(|import| matches!(import.domain.as_str(), "" | "ai.onnx"));
@@ -109,7 +111,7 @@ fn write_out(graph: &mut GraphProto, known: &Known<'_>, calls: &mut usize) {
     }
 }
 
-/// Whether each attribute that the nodes refer to is given or declared without a default.
+/// Returns `true` if each referenced attribute is given by the call, or declared without a default.
 fn has_all_attributes(nodes: &[NodeProto], function: &FunctionProto, call: &NodeProto) -> bool {
     nodes.iter().flat_map(|node| &node.attribute).all(|found| {
         let name = &found.ref_attr_name;
@@ -125,9 +127,9 @@ fn has_all_attributes(nodes: &[NodeProto], function: &FunctionProto, call: &Node
 
 /// One call of a function.
 struct Call<'a> {
-    /// What the function's inputs and outputs are called around it.
+    /// The names of the function's inputs and outputs in the calling graph.
     names: HashMap<&'a str, &'a str>,
-    /// What the names of everything else begin with.
+    /// The prefix of all other names.
     prefix: String,
     node: &'a NodeProto,
 }
@@ -227,7 +229,7 @@ mod tests {
         }
     }
 
-    /// `twice` calls `once`, which has the attribute that is given to it.
+    /// A model in which `twice` calls `once` and passes its attribute on.
     fn model(declared: &[&str]) -> ModelProto {
         let mut leaky = node("", "LeakyRelu", &["a"], "b");
         leaky.attribute = vec![referring("slope")];

@@ -1,4 +1,5 @@
-//! Walks over a decoded ONNX model: every node and every tensor, whatever subgraph holds them.
+//! Iteration over a decoded ONNX model: every node and every tensor, in all subgraphs, and access
+//! to stored tensors and attributes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -50,7 +51,7 @@ pub(super) fn each_tensor_mut(model: &mut ModelProto, visit: &mut dyn FnMut(&mut
     });
 }
 
-/// The version of the default operator set.
+/// Returns the version of the default operator set.
 pub(super) fn opset(model: &ModelProto) -> i64 {
     let default = |domain: &str| matches!(domain, "" | "ai.onnx");
     let imports = &model.opset_import;
@@ -65,7 +66,7 @@ pub(super) fn opset(model: &ModelProto) -> i64 {
 pub(super) struct Stored<'a>(HashMap<&'a str, &'a TensorProto>);
 
 impl<'a> Stored<'a> {
-    /// Those of all graphs of `model`.
+    /// Collects the tensors of all graphs of `model`.
     pub(super) fn of(model: &'a ModelProto) -> Self {
         let mut found = HashMap::new();
         each_graph(model, &mut |graph| {
@@ -79,17 +80,17 @@ impl<'a> Stored<'a> {
         Self(found)
     }
 
-    /// The sizes of a stored tensor.
+    /// Returns the sizes of a stored tensor.
     pub(super) fn shape(&self, name: &str) -> Option<&'a [i64]> {
         Some(&self.0.get(name)?.dims)
     }
 
-    /// The values of a small stored tensor of whole numbers.
+    /// Returns the values of a small stored tensor of integers.
     pub(super) fn integers(&self, name: &str) -> Option<Vec<i64>> {
         integers(self.0.get(name)?)
     }
 
-    /// The values of a stored float32 tensor.
+    /// Returns the values of a stored float32 tensor.
     pub(super) fn floats(&self, name: &str) -> Option<Vec<f32>> {
         let tensor = self.0.get(name)?;
         if tensor.data_type != 1 || !tensor.external_data.is_empty() {
@@ -108,10 +109,10 @@ impl<'a> Stored<'a> {
     }
 }
 
-/// Most elements of a tensor that is a shape, a list of axes or of bounds.
+/// Maximum number of elements of a tensor that is a shape, a list of axes or of bounds.
 const MAX_INTEGERS: i64 = 64;
 
-/// The elements of a small int64 or int32 tensor.
+/// Returns the elements of a small int64 or int32 tensor.
 fn integers(tensor: &TensorProto) -> Option<Vec<i64>> {
     let elements = tensor
         .dims
@@ -150,7 +151,7 @@ pub(super) struct Floats {
 }
 
 impl Floats {
-    /// Those of all graphs of `model`.
+    /// Collects the tensors of all graphs of `model`.
     pub(super) fn of(model: &ModelProto) -> Self {
         let stored = Stored::of(model);
         let is_scale = |name: &&str| stored.0[*name].dims.len() <= 1;
@@ -168,12 +169,12 @@ impl Floats {
         }
     }
 
-    /// The values of the float32 tensor of this name, of one dimension at most.
+    /// Returns the values of the float32 tensor of this name, which has at most one dimension.
     pub(super) fn of_tensor(&self, name: &str) -> Option<&[f32]> {
         self.values.get(name).map(Vec::as_slice)
     }
 
-    /// Whether the tensor of this name is nothing but zeros.
+    /// Returns `true` if all elements of the tensor of this name are zero.
     pub(super) fn is_zero(&self, name: &str) -> bool {
         self.zeros.contains(name)
     }
@@ -183,7 +184,7 @@ impl Floats {
 pub(super) struct Shapes(HashMap<String, Vec<i64>>);
 
 impl Shapes {
-    /// Those of all graphs of `model`.
+    /// Collects the tensors of all graphs of `model`.
     pub(super) fn of(model: &ModelProto) -> Self {
         let found = Stored::of(model).0.into_iter();
         Self(
@@ -193,38 +194,38 @@ impl Shapes {
         )
     }
 
-    /// The shape of the tensor of this name.
+    /// Returns the shape of the tensor of this name.
     pub(super) fn of_tensor(&self, name: &str) -> Option<&[i64]> {
         self.0.get(name).map(Vec::as_slice)
     }
 }
 
-/// The attribute of this name.
+/// Returns the attribute of this name.
 pub(super) fn attribute<'a>(node: &'a NodeProto, name: &str) -> Option<&'a AttributeProto> {
     node.attribute.iter().find(|found| found.name == name)
 }
 
-/// An integer attribute, or what it is if the node does not have it.
+/// Returns an integer attribute, or `absent` if the node lacks it.
 pub(super) fn integer(node: &NodeProto, name: &str, absent: i64) -> i64 {
     attribute(node, name).map_or(absent, |found| found.i)
 }
 
-/// A text attribute, empty if the node does not have it.
+/// Returns a text attribute; empty if the node lacks it.
 pub(super) fn text<'a>(node: &'a NodeProto, name: &str) -> &'a [u8] {
     attribute(node, name).map_or(&[], |found| &found.s)
 }
 
-/// Whether the node has an input at this place.
+/// Returns `true` if the node has an input at this position.
 pub(super) fn has_input(node: &NodeProto, place: usize) -> bool {
     node.input.get(place).is_some_and(|name| !name.is_empty())
 }
 
-/// Whether the node's operator is of the default domain.
+/// Returns `true` if the node's operator is of the default domain.
 pub(super) fn is_default(node: &NodeProto) -> bool {
     matches!(node.domain.as_str(), "" | "ai.onnx")
 }
 
-/// A node of the default domain without a name, which makes one tensor.
+/// Creates a node of the default domain without a name, with one output.
 pub(super) fn step(operator: &str, inputs: &[&str], output: &str) -> NodeProto {
     NodeProto {
         op_type: operator.to_owned(),
@@ -234,7 +235,7 @@ pub(super) fn step(operator: &str, inputs: &[&str], output: &str) -> NodeProto {
     }
 }
 
-/// The operator's full name; the default domain is left out.
+/// Returns the operator's full name, without the default domain.
 pub(super) fn operator(node: &NodeProto) -> String {
     if is_default(node) {
         return node.op_type.clone();
@@ -242,7 +243,7 @@ pub(super) fn operator(node: &NodeProto) -> String {
     format!("{}::{}", node.domain, node.op_type)
 }
 
-/// The name by which the library knows a node.
+/// Returns the name by which the library identifies a node.
 pub(super) fn node_name(node: &NodeProto) -> Option<&str> {
     let made = node.output.first().map(String::as_str);
     [Some(node.name.as_str()), made]

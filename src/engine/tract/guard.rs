@@ -1,7 +1,7 @@
-//! Calling code that may panic.
+//! Calls code of the tract library and converts its panics and errors to a [`Failure`].
 //!
-//! Invariant: a panic in the inference library becomes a [`Failure`]; it is neither printed nor does
-//! it leave this folder, and a failure is told in [`wording`]'s words. Needs `panic = "unwind"`.
+//! Invariant: such a panic is neither printed nor leaves this folder. [`wording`] formulates the
+//! failure. Requires `panic = "unwind"`.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -13,28 +13,28 @@ use tract_onnx::prelude::{TractError, TractResult};
 
 use super::wording;
 
-/// What the names of the library's worker threads begin with: a panic there comes back to the
-/// thread that waits for them.
+/// Prefix of the names of the library's worker threads. A panic there is passed on to the waiting
+/// thread.
 pub(super) const WORKERS: &str = "pkgtool-tract";
 
 thread_local! {
     static WATCHED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What went wrong inside the library, and at which operator.
+/// A failure inside the library, with the operator that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
-    /// The operator, where it is known.
+    /// The operator, if known.
     pub(super) operator: Option<String>,
-    /// The node that the library named, where it did.
+    /// The node that the library named, if any.
     pub(super) node: Option<String>,
-    /// What happened, without a full stop.
+    /// The cause, without a full stop.
     pub(super) reason: String,
-    /// Whether values of the inputs are to blame.
+    /// Is `true` if values of the inputs are at fault.
     pub(super) input: bool,
 }
 
-/// A value among the inputs, or computed from them, that an operator does not take.
+/// An error: an operator rejects a value of the inputs, or one computed from them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub(super) struct InvalidInput {
@@ -45,7 +45,7 @@ pub(super) struct InvalidInput {
 }
 
 impl Failure {
-    /// A failure at no operator in particular.
+    /// Creates a failure without an operator.
     pub(super) fn new(reason: impl Into<String>) -> Self {
         Self {
             operator: None,
@@ -55,7 +55,7 @@ impl Failure {
         }
     }
 
-    /// The reason with the operator, where only a text can be given.
+    /// Returns the reason with the operator, as one text.
     pub(super) fn text(&self) -> String {
         match self.operator.as_ref().or(self.node.as_ref()) {
             Some(operator) => format!("at `{operator}`: {}", self.reason),
@@ -63,14 +63,14 @@ impl Failure {
         }
     }
 
-    /// The same failure at this operator, unless it has one.
+    /// Adds the operator, unless the failure already names one.
     pub(super) fn at(mut self, operator: Option<String>) -> Self {
         self.operator = self.operator.or(operator);
         self
     }
 }
 
-/// Calls `work`, turning its errors and panics into failures.
+/// Calls `work` and converts its errors and panics to failures.
 pub(super) fn guarded<T>(work: impl FnOnce() -> TractResult<T>) -> Result<T, Failure> {
     install_hook();
     let before = WATCHED.replace(true);
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn a_panic_becomes_a_failure_without_a_place() {
         let failure = guarded::<()>(|| panic!("no {}", "way")).expect_err("it panics");
-        assert_eq!(failure.reason, "an internal error of the library (no way)");
+        assert_eq!(failure.reason, "internal error of the library (no way)");
         assert_eq!(guarded(|| Ok(3)), Ok(3));
     }
 

@@ -1,9 +1,12 @@
-//! What a plan keeps in memory: its constants, and copies of them that operators own.
+//! Measures the memory that a plan keeps: its constants, and packed copies of them that operators
+//! own.
 //!
-//! The library packs weights in the order in which a kernel reads them; a packed copy belongs to one plan.
-//! What was not packed is shared by plans made from one graph. Invariant: every piece is known by its
-//! address, so that plans which share it count it once. A graph within a node that is planned when it runs
-//! is not looked into: it has a bound of its own (`operators/body.rs`).
+//! The library packs weights in the order in which a kernel reads them; a packed copy belongs to
+//! one plan. Plans made from one graph share everything else.
+//!
+//! Invariant: every block of memory is identified by its address, so blocks that several plans
+//! share count once. Graphs within a node that are planned at run time are excluded, because they
+//! have their own limit (`operators/body.rs`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,22 +23,24 @@ use tract_onnx::tract_core::ops::scan::{OptScan, Scan};
 use super::kernel::Kernel;
 use super::recurrent::Run;
 
-/// About what a node takes besides constants: its operator, its name, what is known of its outputs.
+/// Estimated size of a node besides constants, in bytes: its operator, its name, the facts of its
+/// outputs.
 const NODE_BYTES: u64 = 4 << 10;
-/// About what a plan takes besides nodes. It bounds the number of plans of a model without weights.
+/// Estimated size of a plan besides nodes, in bytes. It limits the number of plans of a model
+/// without weights.
 const PLAN_BYTES: u64 = 512 << 10;
 
-/// What a plan keeps.
+/// The memory that a plan keeps.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Holdings {
-    /// Sizes of pieces that others may hold too, by their addresses.
+    /// Sizes of blocks that other plans may share, by their addresses.
     pieces: HashMap<usize, u64>,
-    /// Bytes that nobody else holds.
+    /// Bytes that only this plan keeps.
     own: u64,
 }
 
 impl Holdings {
-    /// What the plan of this graph keeps.
+    /// Measures the plan of this graph.
     pub(super) fn of(model: &TypedModel) -> Self {
         let mut held = Self {
             own: PLAN_BYTES,
@@ -45,7 +50,7 @@ impl Holdings {
         held
     }
 
-    /// Adds a tensor that is kept beside the graph.
+    /// Adds a tensor that is kept next to the graph.
     pub(super) fn tensor(&mut self, tensor: &Arc<Tensor>) {
         if let Some(packed) = tensor.storage_as::<PackedMatrixStorage>() {
             packed
@@ -61,7 +66,7 @@ impl Holdings {
         }
     }
 
-    /// How many bytes all of these keep together.
+    /// Returns the number of bytes that all of these keep together.
     pub(super) fn together<'a>(all: impl IntoIterator<Item = &'a Self>) -> u64 {
         let mut pieces: HashMap<usize, u64> = HashMap::new();
         let mut own = 0u64;
@@ -154,7 +159,7 @@ mod tests {
 
     #[test]
     fn what_plans_share_counts_once() {
-        // A graph has equal constants once.
+        // A graph stores equal constants once.
         let tensor = |from: u16| {
             let values: Vec<f32> = (from..from + 1000).map(f32::from).collect();
             Arc::new(Tensor::from_shape(&[1000], &values).expect("it is small"))

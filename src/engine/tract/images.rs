@@ -1,4 +1,5 @@
-//! Windows over images as the library says where they are, for kernels of ours.
+//! Operators with windows over images (convolution, pooling) that run this crate's kernels at
+//! positions computed by the library.
 
 use tract_onnx::tract_core::internal::{Datum, DatumType, TVec, TractResult, TypedFact, tvec};
 use tract_onnx::tract_core::ops::cnn::{PaddingSpec, PoolSpec};
@@ -9,8 +10,9 @@ use super::watch::WRONG;
 use crate::kernels::Split;
 use crate::kernels::window::{Placed, Window};
 
-/// An operator on images `[n, h, w, c]`, or `[n, w, c]`, of this fact: from where the windows lie and the elements
-/// of the inputs, `run` makes those of the output. It keeps `bytes` of weights.
+/// Creates an operator on images `[n, h, w, c]` or `[n, w, c]` with this output fact. `run`
+/// computes the elements of the output from the positions of the windows and the elements of the
+/// inputs. The operator keeps `bytes` of weights.
 pub(super) fn over_images<T: Datum + Copy>(
     name: &'static str,
     spec: PoolSpec,
@@ -27,7 +29,7 @@ pub(super) fn over_images<T: Datum + Copy>(
     Ok(kernel.holding(bytes))
 }
 
-/// The same on bytes, signed or not, which become bytes of `dtype`.
+/// Like [`over_images`], for bytes, signed or not, with an output of `dtype`.
 pub(super) fn over_images_of_bytes(
     name: &'static str,
     spec: PoolSpec,
@@ -46,12 +48,13 @@ pub(super) fn over_images_of_bytes(
     Ok(kernel.holding(bytes))
 }
 
-/// Windows of one or two dimensions; one dimension is an image of one row.
+/// Returns the window of an operator with one or two spatial dimensions; one dimension is an image
+/// of one row.
 pub(super) fn window(spec: &PoolSpec) -> Result<Window, String> {
     let plane = |list: &[usize]| match *list {
         [width] => Ok([1, width]),
         [height, width] => Ok([height, width]),
-        _ => Err(format!("a window of {} dimensions", list.len())),
+        _ => Err(format!("expected a window of one or two dimensions, got {}", list.len())),
     };
     Ok(Window {
         kernel: plane(&spec.kernel_shape)?,
@@ -60,14 +63,14 @@ pub(super) fn window(spec: &PoolSpec) -> Result<Window, String> {
     })
 }
 
-/// What is wrong where a window has more places along an axis than fit an image of this size, padding included: the
-/// library gives one place of it, or none.
+/// Returns an error text if a window is larger than the padded image along an axis. The library
+/// would compute one position or none then.
 pub(super) fn too_large(spec: &PoolSpec, axis: usize, size: usize) -> Option<String> {
     let (before, after, is_up) = match &spec.padding {
         PaddingSpec::Explicit(before, after) => (before[axis], after[axis], false),
         PaddingSpec::ExplicitOnnxPool(before, after, up) => (before[axis], after[axis], *up),
         PaddingSpec::Valid => (0, 0, false),
-        // As many places as there are strides.
+        // These paddings have as many positions as strides.
         PaddingSpec::SameUpper | PaddingSpec::SameLower => return None,
     };
     let padded = size.saturating_add(before).saturating_add(after);
@@ -77,12 +80,12 @@ pub(super) fn too_large(spec: &PoolSpec, axis: usize, size: usize) -> Option<Str
     let reaches = is_up && missing < spec.stride(axis);
     (missing > 0 && !reaches).then(|| {
         format!(
-            "a window of {window} places on {padded} (dimension {axis} of space, padding included) {WRONG}"
+            "a window of {window} elements on {padded} (dimension {axis} of space, padding included) {WRONG}"
         )
     })
 }
 
-/// The shape that images of this shape become, and where the windows lie.
+/// Returns the output's shape for images of this shape, and the positions of the windows.
 fn placed(spec: &PoolSpec, shape: &[usize]) -> TractResult<(TVec<usize>, Placed)> {
     let output_shape = spec.output_shape(shape)?.shape;
     let sizes = spec.computed_padding(&shape[1..shape.len() - 1]);

@@ -1,8 +1,7 @@
-//! Operators of ours in the library's graph, for what the library has none of.
+//! [`Kernel`]: an operator of this crate inside the library's graph, for computations that the library lacks.
 //!
-//! A kernel is a function over whole tensors and the facts of what it gives. It keeps nothing between
-//! runs but weights that it was made with, so the library may run it while it plans, where all inputs are
-//! known.
+//! A kernel is a function over whole tensors, with the facts of its outputs. Between runs it keeps
+//! only its weights, so the library may run it while planning if all inputs are known.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,19 +10,20 @@ use tract_onnx::tract_core::internal::*;
 
 type Function = dyn Fn(&[TValue]) -> TractResult<TVec<TValue>> + Send + Sync;
 
-/// What an operator gives.
+/// The outputs of a kernel.
 #[derive(Clone)]
 enum Gives {
     /// Tensors of these facts.
     Facts(Vec<TypedFact>),
-    /// One tensor of the shape of its inputs, which are all of one shape, each element from those at its
-    /// place: the library may turn its axes.
+    /// One tensor with the shape of its inputs, which all have the same shape. Each element depends
+    /// only on the elements at its position, so the library may transpose the operator's axes.
     Elements(DatumType),
-    /// One tensor of the shape of its first input; others may have one element where that has many.
+    /// One tensor with the shape of the first input. Other inputs may have size 1 along any
+    /// dimension (broadcasting).
     Repeated(DatumType),
 }
 
-/// An operator of ours.
+/// An operator of this crate.
 #[derive(Clone)]
 pub(in crate::engine::tract) struct Kernel {
     name: &'static str,
@@ -34,7 +34,7 @@ pub(in crate::engine::tract) struct Kernel {
 }
 
 impl Kernel {
-    /// An operator that gives tensors of these facts.
+    /// Creates an operator with outputs of these facts.
     pub(in crate::engine::tract) fn new<V: IntoTValue>(
         name: &'static str,
         facts: TVec<TypedFact>,
@@ -53,7 +53,7 @@ impl Kernel {
         }
     }
 
-    /// An operator that gives a tensor of its inputs' shape, each element from those at its place.
+    /// Creates an operator with an output of its inputs' shape, computed element by element.
     pub(super) fn of_elements<V: IntoTValue>(
         name: &'static str,
         dtype: DatumType,
@@ -66,14 +66,14 @@ impl Kernel {
         }
     }
 
-    /// The same operator, whose function keeps this many bytes of weights.
+    /// Sets the number of bytes of weights that the function keeps.
     pub(in crate::engine::tract) fn holding(mut self, bytes: usize) -> Self {
         self.held = bytes;
         self
     }
 
-    /// An operator that gives a tensor of its first input's shape, each element from those at its place, where
-    /// others' elements are repeated along what they have one of.
+    /// Creates an operator with an output of its first input's shape, computed element by element.
+    /// The other inputs are broadcast along dimensions of size 1.
     pub(super) fn repeating<V: IntoTValue>(
         name: &'static str,
         dtype: DatumType,
@@ -86,12 +86,13 @@ impl Kernel {
         }
     }
 
-    /// How many bytes of weights its function keeps, and an address that is the same for all who share it.
+    /// Returns the bytes of weights that the function keeps, and an address that is the same for
+    /// all copies that share it.
     pub(super) fn held(&self) -> (usize, usize) {
         (Arc::as_ptr(&self.function).addr(), self.held)
     }
 
-    /// The same operator, whose run tells the value of symbols in its facts.
+    /// Declares that running the operator binds the symbols in its facts.
     pub(super) fn binding(mut self) -> Self {
         self.binds = true;
         self
@@ -152,7 +153,7 @@ impl TypedOp for Kernel {
         let turns = match self.gives {
             Gives::Facts(_) => false,
             Gives::Elements(_) => true,
-            // Dimensions of which one has many cannot be taken together.
+            // Dimensions cannot be merged if an input has size 1 in only one of them.
             Gives::Repeated(_) => matches!(change, AxisOp::Move(..)),
         };
         Ok(turns.then(|| AxisChangeConsequence::new(model, node, None, change)))

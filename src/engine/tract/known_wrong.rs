@@ -1,5 +1,7 @@
-//! What the library computes wrongly without an error, found by the standard's own test cases: such
-//! models are refused, because a wrong answer is worse than none.
+//! Operators that the tract library computes wrongly without an error. The test cases of the ONNX
+//! standard found them.
+//!
+//! Such models are rejected, because a wrong answer is worse than an error.
 
 use tract_onnx::pb::NodeProto;
 
@@ -8,15 +10,16 @@ use super::scaled::is_spelt_out;
 
 /// An operator that is computed wrongly under a condition.
 pub(super) struct KnownWrong {
-    /// Operators, with their domain where it is not the default one.
+    /// Operators, with their domain unless it is the default one.
     pub(super) operators: &'static [&'static str],
-    /// Whether this node is computed wrongly; the second argument is what the model stores.
+    /// Returns `true` if this node is computed wrongly. The second argument holds the stored
+    /// tensors.
     pub(super) applies: fn(&NodeProto, &Stored<'_>) -> bool,
-    /// What is wrong, as the end of a sentence.
+    /// The defect, as the end of a sentence.
     pub(super) cause: &'static str,
 }
 
-/// All of them.
+/// All known defects.
 pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
     KnownWrong {
         operators: &["Attention"],
@@ -29,7 +32,7 @@ pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
     KnownWrong {
         operators: &["Attention"],
         applies: |node, _| integer(node, "is_causal", 0) != 0 && has_input(node, 4),
-        cause: "it places the causal mask as if there were no past keys",
+        cause: "it places the causal mask without counting past keys",
     },
     KnownWrong {
         operators: &["com.microsoft::MultiHeadAttention"],
@@ -44,7 +47,7 @@ pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
     KnownWrong {
         operators: &["BatchNormalization"],
         applies: |node, _| integer(node, "training_mode", 0) != 0,
-        cause: "it takes stored statistics instead of the batch's",
+        cause: "it uses stored statistics instead of the batch's",
     },
     KnownWrong {
         operators: &["QuantizeLinear"],
@@ -70,7 +73,7 @@ pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
             let scale = |at: usize| node.input.get(at).and_then(|name| stored.floats(name));
             [1, 4, 6].iter().any(|at| scale(*at).is_none())
         },
-        cause: "it rounds half way upwards unless the scales are stored",
+        cause: "it rounds halfway coordinates upwards unless the scales are stored",
     },
     KnownWrong {
         operators: &["AveragePool", "LpPool"],
@@ -79,7 +82,7 @@ pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
                 .is_some_and(|found| found.ints.iter().any(|step| *step != 1));
             is_spread && text(node, "auto_pad").starts_with(b"SAME")
         },
-        cause: "it pads spread windows as if they were not spread",
+        cause: "it computes padding without the dilation of windows",
     },
     KnownWrong {
         operators: &["AveragePool", "LpPool", "MaxPool"],
@@ -91,7 +94,7 @@ pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
                 .zip(sizes)
                 .any(|(pad, size)| pad >= size)
         },
-        cause: "windows would lie on nothing but padding",
+        cause: "some windows would contain only padding",
     },
     KnownWrong {
         operators: &["ConstantOfShape", "Expand", "Tile", "Reshape"],
@@ -105,12 +108,12 @@ pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
             let is_automatic = mode == b"VALID" || mode.starts_with(b"SAME");
             is_automatic && attribute(node, "output_shape").is_some()
         },
-        cause: "it takes `auto_pad` where `output_shape` says what the padding is",
+        cause: "it uses `auto_pad` although `output_shape` determines the padding",
     },
     KnownWrong {
         operators: &["ConvTranspose"],
         applies: has_gaps,
-        cause: "the standard does not say where its output begins if `auto_pad` is SAME and the \
+        cause: "the standard does not define where its output starts if `auto_pad` is SAME and the \
                 window is smaller than the stride",
     },
     KnownWrong {
@@ -126,7 +129,7 @@ pub(super) static KNOWN_WRONG: &[KnownWrong] = &[
 /// ONNX's code of float32.
 const FLOAT: i64 = 1;
 
-/// Why `node` would be computed wrongly, if it would.
+/// Returns the reason why `node` would be computed wrongly, if it would.
 pub(super) fn known_wrong(node: &NodeProto, stored: &Stored<'_>) -> Option<&'static str> {
     let name = operator(node);
     KNOWN_WRONG
@@ -135,14 +138,14 @@ pub(super) fn known_wrong(node: &NodeProto, stored: &Stored<'_>) -> Option<&'sta
         .map(|entry| entry.cause)
 }
 
-/// Whether a stored shape, or how often a tensor is repeated, is beyond 31 bits.
+/// Returns `true` if a stored shape or repetition count exceeds 31 bits.
 fn has_large_sizes(node: &NodeProto, stored: &Stored<'_>) -> bool {
     let place = usize::from(node.op_type != "ConstantOfShape");
     let sizes = node.input.get(place).and_then(|name| stored.integers(name));
     sizes.is_some_and(|sizes| sizes.iter().any(|size| i32::try_from(*size).is_err()))
 }
 
-/// Whether `auto_pad` of a transposed convolution asks for padding below zero.
+/// Returns `true` if `auto_pad` of a transposed convolution requires negative padding.
 fn has_gaps(node: &NodeProto, stored: &Stored<'_>) -> bool {
     if !text(node, "auto_pad").starts_with(b"SAME") {
         return false;
@@ -158,7 +161,8 @@ fn has_gaps(node: &NodeProto, stored: &Stored<'_>) -> bool {
     strides.iter().enumerate().any(|(axis, stride)| {
         let kernel = ints("kernel_shape").or(weights);
         let Some(kernel) = kernel.and_then(|sizes| sizes.get(axis)) else {
-            // The window is another tensor's: not known here, and refused by the library.
+            // Another tensor determines the window: its size is unknown here, and the library
+            // rejects it.
             return false;
         };
         let window = kernel
@@ -169,7 +173,7 @@ fn has_gaps(node: &NodeProto, stored: &Stored<'_>) -> bool {
     })
 }
 
-/// Whether a resize measures by the last place, as aligned corners do, and is given scales that are not known to be whole.
+/// Returns `true` if a resize aligns corners and its scales are not known to be integers.
 fn has_fractional_scales(node: &NodeProto, stored: &Stored<'_>) -> bool {
     let is_by_length = matches!(
         text(node, "coordinate_transformation_mode"),

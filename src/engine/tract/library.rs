@@ -1,4 +1,4 @@
-//! The library's own builders of ONNX operators, for operators of ours that build on them.
+//! The library's own builders of ONNX operators, for operators of this crate that wrap them.
 
 use std::sync::LazyLock;
 
@@ -10,22 +10,22 @@ use tract_onnx::tract_hir::internal::{
 
 static BUILDERS: LazyLock<OnnxOpRegister> = LazyLock::new(|| tract_onnx::onnx().op_register);
 
-/// A node as the library reads it.
+/// Builds a node as the library itself would.
 pub(super) fn usual(
     context: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     let build = BUILDERS.0.get(&node.op_type);
-    let build = build.with_context(|| format!("the library has no {}", node.op_type))?;
+    let build = build.with_context(|| format!("the library lacks {}", node.op_type))?;
     build(context, node)
 }
 
-/// The same, of an operator that the library writes out as others.
+/// Like [`usual`], for an operator that the library expands into others.
 pub(super) fn usual_expansion(
     context: &ParsingContext<'_>,
     node: &NodeProto,
 ) -> TractResult<Box<dyn Expansion>> {
     let (usual, _) = usual(context, node)?;
     let expansion = usual.as_op().downcast_ref::<Box<dyn Expansion>>().cloned();
-    expansion.context("the library's is an expansion")
+    expansion.context("expected an expansion from the library")
 }

@@ -1,9 +1,9 @@
-//! The tract engine: pure Rust, always there. Runs ONNX models, and ExecuTorch programs and Core ML's ML
-//! Programs lowered to its graphs (`program`).
+//! The tract engine: a pure Rust engine that is part of every build. It runs ONNX models, and
+//! lowers ExecuTorch programs and Core ML's ML Programs to tract graphs (`program`).
 //!
-//! Invariant: nothing of the library leaves this folder, neither a type nor a panic; a model that it
-//! is known to compute wrongly is refused (`known_wrong`). A model that hangs or exhausts memory can
-//! only be stopped from outside the process.
+//! Invariant: neither types nor panics of the library leave this folder. Models that tract is known
+//! to compute wrongly are rejected (`known_wrong`). Only another process can stop a model that
+//! hangs or exhausts memory.
 
 mod agreement;
 mod checks;
@@ -50,7 +50,7 @@ mod names;
 )]
 #[expect(
     clippy::unnecessary_wraps,
-    reason = "the library calls every reader of a node alike"
+    reason = "the library requires this signature of every node reader"
 )]
 mod operators;
 #[cfg_attr(
@@ -97,7 +97,7 @@ mod recurrence;
         reason = "the library's prelude for operators"
     )
 )]
-#[expect(clippy::similar_names, reason = "sides have a size")]
+#[expect(clippy::similar_names, reason = "`side` and `size` are established terms")]
 mod recurrent;
 mod repair;
 #[cfg_attr(
@@ -184,7 +184,7 @@ impl Engine for Tract {
     }
 
     fn gaps_inside(&self, model: &Path, format: &str, method: &Method) -> Option<Gaps> {
-        // A file is read again only for delegates of which not all may be lowered.
+        // A file is read again only if some of its delegates may be unsupported.
         let mut delegates = method.delegates.iter();
         if format != "executorch" || !delegates.any(|it| program::may_miss(&it.id)) {
             return None;
@@ -203,7 +203,7 @@ impl Engine for Tract {
         read.next().map(|of| Reading { of })
     }
 
-    /// Reads the model and, if all its shapes are fixed, plans it.
+    /// Reads the model and plans it if all its shapes are fixed.
     fn load(&self, request: &LoadRequest) -> Result<Box<dyn Session>, EngineError> {
         let provider = request.options.provider;
         if provider != Provider::Cpu {
@@ -224,7 +224,7 @@ impl Engine for Tract {
             return feedback::around(NAME, Box::new(session), request);
         }
         if info.format != "onnx" {
-            let reason = format!("it cannot run models of format {}", info.format);
+            let reason = format!("unsupported model format {}", info.format);
             return Err(unsupported(BTreeSet::new(), &reason));
         }
         check_dtypes(request)?;
@@ -237,7 +237,7 @@ impl Engine for Tract {
     }
 }
 
-/// How products of bytes are added up, if the model has any: as integers of 32 bits.
+/// Returns how products of bytes are added up, if the model has any: as 32-bit integers.
 fn byte_sums(info: &ModelInfo) -> Option<ByteSums> {
     let operators = info
         .methods
@@ -250,14 +250,14 @@ fn header(path: &Path) -> Result<ModelInfo, EngineError> {
     let fail = |reason: String| failed(&Failure::new(reason));
     inspect_at(path)
         .map_err(|error| fail(error.to_string()))?
-        .ok_or_else(|| fail("it is of no format known here".to_owned()))
+        .ok_or_else(|| fail("unknown file format".to_owned()))
 }
 
 fn check_dtypes(request: &LoadRequest) -> Result<(), EngineError> {
     let signature = &request.signature;
     for spec in signature.inputs.iter().chain(&signature.outputs) {
         if elements::datum_type(spec.dtype).is_none() {
-            let reason = format!("it has no {} tensors, like `{}`", spec.dtype, spec.name);
+            let reason = format!("unsupported dtype {}, for example of `{}`", spec.dtype, spec.name);
             return Err(unsupported(BTreeSet::new(), &reason));
         }
     }
@@ -272,7 +272,7 @@ fn unsupported(operators: BTreeSet<String>, reason: &str) -> EngineError {
     }
 }
 
-/// What the library's refusal is to the caller, if it is one.
+/// Converts a failure to an error about unsupported operators, if it is one.
 fn refusal(failure: &Failure) -> Option<EngineError> {
     let operator = failure.operator.iter().cloned();
     let is_beyond = tells_beyond(&failure.reason) || failure.reason.contains(watch::WRONG);

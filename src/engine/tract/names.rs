@@ -1,4 +1,5 @@
-//! Every node gets a name of its own: the library takes a model with two nodes of one name for broken.
+//! Gives every node of an ONNX model a unique name, because the tract library rejects models with
+//! duplicate names.
 
 use std::collections::HashSet;
 
@@ -6,7 +7,7 @@ use tract_onnx::pb::ModelProto;
 
 use super::graph::each_graph_mut;
 
-/// Renames what is named like another node.
+/// Renames nodes whose name is already used.
 pub(super) fn tell_apart(model: &mut ModelProto) {
     let mut known: HashSet<String> = HashSet::new();
     each_graph_mut(model, &mut |graph| {

@@ -1,8 +1,10 @@
-//! Values written into a tensor that a program keeps, at its place.
+//! [`Overwrite`]: an operator that writes values in place into a tensor that a program keeps, such as a KV cache.
 //!
-//! A language model's caches hold many positions, and a run writes one of them: a copy of the others for each would
-//! cost more than the run. Invariant: a tensor is written to only where nobody else holds it, and what was overwritten
-//! is kept until the run has come to its end, so that after a failed one the tensor can be again what it was.
+//! A cache of a language model has many positions, and a run writes one of them. Copying the cache
+//! would cost more than the run itself.
+//!
+//! Invariant: a tensor is written in place only if nobody else references it. The overwritten
+//! values are kept until the run ends, so that a failed run can be undone.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tract_onnx::tract_core::internal::*;
 
-/// From which place on an operator writes, by its inputs.
+/// Computes from the inputs the position at which an operator starts writing.
 type Start = dyn Fn(&[TValue]) -> TractResult<usize> + Send + Sync;
 
 /// Writes its second input over a part of its first, along an axis.
@@ -22,23 +24,23 @@ pub(super) struct Overwrite {
     before: Arc<Mutex<Before>>,
 }
 
-/// What a run's writing did away with.
+/// The state to restore after a failed run.
 enum Before {
-    /// Nothing: it has not run, or there is no way back any more.
+    /// The operator has not run, or its write is final.
     Nothing,
-    /// These values, from this place of the tensor on.
+    /// These values, starting at this position of the tensor.
     Part {
         tensor: usize,
         start: usize,
         values: Tensor,
     },
-    /// Nothing: a copy of this was written to, which somebody else held, or nothing at all.
+    /// The operator wrote to a copy of this tensor, which is shared, or failed before writing.
     Other(TValue),
 }
 
 impl Overwrite {
-    /// An operator that writes along this axis from the place that `start` finds in all its inputs. `start` refuses
-    /// what does not fit.
+    /// Creates an operator that writes along this axis. `start` computes the first position from
+    /// all inputs and rejects invalid ones.
     pub(super) fn new(
         axis: usize,
         start: impl Fn(&[TValue]) -> TractResult<usize> + Send + Sync + 'static,
@@ -50,12 +52,12 @@ impl Overwrite {
         }
     }
 
-    /// Does away with the way back: the run was good.
+    /// Makes the last write final after a successful run.
     pub(super) fn settle(&self) {
         self.replace(Before::Nothing);
     }
 
-    /// Undoes the last writing among tensors that a run has left, by their addresses.
+    /// Undoes the last write in the tensors that a run left, by their addresses.
     pub(super) fn undo(&self, left: &mut HashMap<usize, TValue>) -> TractResult<()> {
         match self.replace(Before::Nothing) {
             Before::Nothing => {}
@@ -68,7 +70,7 @@ impl Overwrite {
                 values,
             } => {
                 let Some(written) = left.remove(&tensor) else {
-                    bail!("what was written to is gone");
+                    bail!("the overwritten tensor is missing");
                 };
                 let mut written = written.into_tensor();
                 let end = start + values.shape()[self.axis];
@@ -84,10 +86,10 @@ impl Overwrite {
         mem::replace(&mut *before, with)
     }
 
-    /// Whether the tensor can be written to, and where that begins and ends.
+    /// Returns the start and the end of the write, after checking the inputs.
     fn span(&self, inputs: &[TValue]) -> TractResult<(usize, usize)> {
         let [tensor, values, ..] = inputs else {
-            bail!("{} inputs", inputs.len());
+            bail!("expected at least two inputs, got {}", inputs.len());
         };
         let start = (self.start)(inputs)?;
         let (of_tensor, of_values) = (tensor.shape(), values.shape());
@@ -95,7 +97,7 @@ impl Overwrite {
             tensor.datum_type() == values.datum_type()
                 && of_tensor.len() == of_values.len()
                 && self.axis < of_tensor.len(),
-            "{values:?} written into {tensor:?} along axis {}",
+            "cannot write {values:?} into {tensor:?} along axis {}",
             self.axis
         );
         let sizes = of_tensor.iter().zip(of_values).enumerate();
@@ -105,19 +107,19 @@ impl Overwrite {
         let end = start.checked_add(of_values[self.axis]);
         match end.filter(|end| others_fit && *end <= of_tensor[self.axis]) {
             Some(end) => Ok((start, end)),
-            None => bail!("{of_values:?} from {start} on in {of_tensor:?}"),
+            None => bail!("cannot write a shape {of_values:?} from {start} on into a shape {of_tensor:?}"),
         }
     }
 }
 
-/// Where the elements of a tensor are, if it has any.
+/// Returns the address of a tensor's elements, if it has any.
 pub(super) fn address(tensor: &Tensor) -> Option<usize> {
     let elements = tensor.as_plain_ram()?.as_bytes();
     (!elements.is_empty()).then(|| elements.as_ptr().addr())
 }
 
-/// Whether all that becomes of this input is that operators write to it, one after the other, and that the graph gives
-/// it back at last: then nobody but they need it, and a failed run loses nothing.
+/// Returns `true` if only overwriting operators use this input, one after the other, and the graph
+/// returns the result. Then nothing else needs it, and a failed run loses nothing.
 pub(super) fn is_overwritten(model: &TypedModel, input: OutletId) -> bool {
     let mut outlet = input;
     loop {
@@ -164,12 +166,12 @@ impl EvalOp for Overwrite {
     fn eval(&self, _: &EvalContext, mut inputs: TVec<TValue>) -> TractResult<TVec<TValue>> {
         let span = self.span(&inputs);
         let Some(tensor) = inputs.first() else {
-            bail!("no inputs");
+            bail!("inputs are missing");
         };
         let (start, end) = match span {
             Ok(span) => span,
             Err(error) => {
-                // Nobody else may hold it any more.
+                // This may be the last reference to the tensor, so it is kept for the undo.
                 self.replace(Before::Other(tensor.clone()));
                 return Err(error);
             }
@@ -183,7 +185,7 @@ impl EvalOp for Overwrite {
             _ => Before::Other(tensor.clone()),
         };
         self.replace(before);
-        // From here on nothing fails.
+        // Nothing fails from here on.
         let values = inputs.remove(1);
         let mut tensor = inputs.remove(0).into_tensor();
         tensor.assign_slice(start..end, &values, .., self.axis)?;

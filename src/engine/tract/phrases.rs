@@ -1,8 +1,10 @@
-//! The library's own phrases in words that the user of a model knows: dtypes, inputs, attributes.
+//! Translates error messages of the tract library into the terms of a model's user: dtypes, inputs,
+//! attributes.
 //!
-//! Invariant: only texts of the library change; a phrase that is not listed stays as it is.
+//! Invariant: only messages of the library change. Unlisted messages stay as they are.
 
-/// Phrases of the library, and what is said instead. `{}` stands for anything; `{0}` is the first of them.
+/// Phrases of the library and their translations. `{}` matches any text; `{0}` inserts the first
+/// match.
 const PHRASES: &[(&str, &str)] = &[
     (
         "Tensor datum type error: tensor is {}, accessed as {}",
@@ -27,7 +29,7 @@ const PHRASES: &[(&str, &str)] = &[
     ),
     (
         "unknown ONNX TensorProto.DataType ({}): {}",
-        "{0} is not the number of a dtype",
+        "{0} is not a valid dtype code",
     ),
     (
         "No super type for {} and {}",
@@ -150,7 +152,7 @@ const PHRASES: &[(&str, &str)] = &[
     ),
 ];
 
-/// The library's names of dtypes, and ONNX's and ours.
+/// The library's names of dtypes, and the names in ONNX and this crate.
 const DTYPES: [(&str, &str); 15] = [
     ("Bool", "bool"),
     ("U8", "uint8"),
@@ -169,7 +171,7 @@ const DTYPES: [(&str, &str); 15] = [
     ("String", "string"),
 ];
 
-/// Returns a text of the library in our words, if it is a phrase that is listed.
+/// Returns the translation of a message, if it is listed.
 pub(super) fn reworded(text: &str) -> Option<String> {
     PHRASES.iter().find_map(|(phrase, instead)| {
         let parts = captured(phrase, text)?;
@@ -181,7 +183,7 @@ pub(super) fn reworded(text: &str) -> Option<String> {
     })
 }
 
-/// Returns the text with our names of dtypes in place of the library's.
+/// Replaces the library's names of dtypes by those of this crate.
 pub(super) fn with_dtypes(text: &str) -> String {
     let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let mut told = String::with_capacity(text.len());
@@ -198,7 +200,7 @@ pub(super) fn with_dtypes(text: &str) -> String {
     told + rest
 }
 
-/// What stands in a text where a phrase has `{}`.
+/// Returns the parts of a text that match `{}` in a phrase.
 fn captured<'t>(phrase: &str, text: &'t str) -> Option<Vec<&'t str>> {
     let mut pieces = phrase.split("{}");
     let mut rest = text.strip_prefix(pieces.next()?)?;
@@ -206,7 +208,7 @@ fn captured<'t>(phrase: &str, text: &'t str) -> Option<Vec<&'t str>> {
     let mut pieces = pieces.peekable();
     while let Some(piece) = pieces.next() {
         let end = if pieces.peek().is_none() {
-            // The last piece ends the text.
+            // The last piece must match the end of the text.
             rest.len().checked_sub(piece.len())?
         } else {
             rest.find(piece)?
@@ -260,7 +262,7 @@ mod tests {
         );
     }
 
-    /// What the library has no code for, another engine may run.
+    /// Another engine may run models that the library does not support.
     #[test]
     fn what_is_not_supported_still_says_so() {
         for (phrase, instead) in PHRASES {

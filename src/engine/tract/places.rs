@@ -1,6 +1,6 @@
-//! Where elements of one array lie in another.
+//! Positions of the elements of one array in another, strided array.
 
-/// A place for each element of a shape, row major, and what it is in another array: the sum of
+/// Returns, for each element of a shape in row-major order, its index in another array: the sum of
 /// coordinates times strides.
 pub(super) fn places(shape: &[usize], strides: &[usize]) -> Vec<usize> {
     let mut all = vec![0];

@@ -1,4 +1,4 @@
-//! One plan: a model's graph, for certain shapes or values of its inputs.
+//! A plan: a model's graph, optimised for certain shapes or values of its inputs.
 
 use std::sync::Arc;
 
@@ -21,15 +21,15 @@ use super::watch::WRONG;
 use crate::model::Dim;
 use crate::tensor::{Signature, Tensor, TensorSpec};
 
-/// What a plan is made for.
+/// The inputs that a plan is made for.
 pub(super) enum Inputs<'a> {
-    /// These shapes, one for each input.
+    /// These shapes, one per input.
     Shapes(&'a [Vec<u64>]),
-    /// These tensors' shapes, and the values of some, which become part of the plan.
+    /// The shapes of these tensors. The values of some of them become part of the plan.
     Values {
         /// All inputs.
         tensors: &'a [Tensor],
-        /// Whether an input's value is part of the plan.
+        /// For each input, `true` if its value is part of the plan.
         constant: &'a [bool],
     },
     /// Any shapes that fit the signature.
@@ -39,7 +39,7 @@ pub(super) enum Inputs<'a> {
 /// A runnable plan.
 pub(super) struct Plan {
     runner: Runner,
-    /// Whether an input is part of the plan.
+    /// For each input, `true` if it is part of the plan.
     constant: Vec<bool>,
 }
 
@@ -50,7 +50,7 @@ impl Planned for Plan {
 }
 
 impl Plan {
-    /// Plans `graph`, whose inputs are those of `signature`, for `inputs`.
+    /// Plans `graph`, which has the inputs of `signature`, for `inputs`.
     pub(super) fn new(
         mut graph: InferenceModel,
         signature: &Signature,
@@ -85,12 +85,13 @@ impl Plan {
         Ok(Self { runner, constant })
     }
 
-    /// How many nodes it has.
+    /// Returns the number of nodes.
     pub(super) fn nodes(&self) -> u64 {
         self.runner.nodes()
     }
 
-    /// Runs it once. A failure names the node it was at, by the plan's name for it and its operator.
+    /// Runs the plan once. A failure names the node that failed, by the plan's name for it, and its
+    /// operator.
     pub(super) fn run(
         &mut self,
         inputs: &[Tensor],
@@ -128,7 +129,7 @@ fn set_shape(
     set_fact(graph, place, InferenceFact::dt_shape(dtype, shape))
 }
 
-/// Keeps the symbols that the model names; each unnamed dimension gets one of its own.
+/// Keeps the symbols that the model names; each unnamed dimension gets its own symbol.
 fn set_symbols(graph: &mut InferenceModel, place: usize, spec: &TensorSpec) -> Result<(), Failure> {
     let dtype = element(spec)?;
     let Some(dims) = &spec.dims else {
@@ -176,10 +177,10 @@ fn set_constants(
     Ok(())
 }
 
-/// Operators that take a size from their second input, or from their only one.
+/// Operators whose second or only input is a size.
 const SIZED: [&str; 4] = ["MultiBroadcastTo", "Tile", "ConstantOfShape", "Reshape"];
 
-/// The library reads sizes as 32-bit numbers.
+/// Rejects sizes that exceed 32 bits, because the library truncates them.
 fn check_sizes(graph: &InferenceModel, outlet: OutletId, value: &TractTensor) -> TractResult<()> {
     if value.datum_type() != DatumType::I64 {
         return Ok(());
@@ -207,5 +208,5 @@ fn check_sizes(graph: &InferenceModel, outlet: OutletId, value: &TractTensor) ->
 }
 
 fn element(spec: &TensorSpec) -> Result<DatumType, Failure> {
-    datum_type(spec.dtype).ok_or_else(|| Failure::new(format!("it has no {} tensors", spec.dtype)))
+    datum_type(spec.dtype).ok_or_else(|| Failure::new(format!("the library lacks the dtype {}", spec.dtype)))
 }

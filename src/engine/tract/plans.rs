@@ -1,34 +1,35 @@
-//! Plans that are kept, by what they were made for, and the one for all shapes.
+//! A cache of the plans of one model, by the inputs they were made for, and the general plan for
+//! all shapes.
 //!
-//! Invariant: together they hold no more bytes than a bound, but for the plan in use, which always stays.
-//! The plan that was not used for longest goes first, before another is made: two plans of a large model
-//! at once may be one too many.
+//! Invariant: together the plans keep at most a bounded number of bytes. Only the plan in use
+//! always stays. The least recently used plan is evicted first, before the next one is made,
+//! because two plans of a large model may not fit in memory.
 
 use super::holdings::Holdings;
 
-/// So many copies of a model's weights may be kept: sizes of batches that come in turns.
+/// Number of copies of a model's weights that may be kept, for batch sizes that alternate.
 const COPIES: u64 = 4;
-/// Plans of a small model may always hold so much.
+/// Minimum of the memory limit, in bytes, for small models.
 const LEAST_BYTES: u64 = 64 << 20;
-/// Plans of a large model hold no more than this, whatever its weights take.
+/// Maximum of the memory limit, in bytes, whatever the size of the weights.
 const MOST_BYTES: u64 = 1 << 30;
-/// After so many plans for single shapes one for all shapes is tried.
+/// Number of plans for single shapes after which a plan for all shapes is tried.
 const SHAPES_BEFORE_GENERAL: usize = 4;
 
-/// Something that is kept here.
+/// Something that this cache can keep.
 pub(super) trait Planned {
-    /// What it keeps in memory.
+    /// Returns the memory that it keeps.
     fn holdings(&self) -> &Holdings;
 }
 
 /// The plans of one model.
 pub(super) struct Plans<K, P> {
-    /// The last used plan is the last.
+    /// In order of use; the most recently used plan is last.
     known: Vec<(K, P)>,
     bound: u64,
-    /// How many were made.
+    /// Number of plans made so far.
     made: usize,
-    /// Whether one had to go.
+    /// Is `true` if a plan was evicted.
     dropped: bool,
     general: General<P>,
 }
@@ -41,7 +42,7 @@ enum General<P> {
 }
 
 impl<K, P: Planned> Plans<K, P> {
-    /// No plans yet, of a model whose weights take about so many bytes.
+    /// Creates an empty cache for a model with about this many bytes of weights.
     pub(super) fn new(weights: u64) -> Self {
         let bound = weights.saturating_mul(COPIES);
         Self {
@@ -53,19 +54,19 @@ impl<K, P: Planned> Plans<K, P> {
         }
     }
 
-    /// How many plans were made for single shapes.
+    /// Returns the number of plans made for single shapes.
     pub(super) fn made(&self) -> usize {
         self.made
     }
 
-    /// Whether the plan in use was made for this.
+    /// Returns `true` if the plan in use has a matching key.
     pub(super) fn is_last(&self, fits: impl FnOnce(&K) -> bool) -> bool {
         self.known.last().is_some_and(|(key, _)| fits(key))
     }
 
-    /// Makes the plan that was made for this the one in use, if there is one.
+    /// Puts the plan with a matching key into use. Returns `false` if it does not exist.
     pub(super) fn find(&mut self, mut fits: impl FnMut(&K) -> bool) -> bool {
-        // The one in use is the likeliest.
+        // The plan in use matches most often, so the search starts there.
         let Some(at) = self.known.iter().rposition(|(key, _)| fits(key)) else {
             return false;
         };
@@ -73,12 +74,12 @@ impl<K, P: Planned> Plans<K, P> {
         true
     }
 
-    /// The plan in use.
+    /// Returns the plan in use.
     pub(super) fn last_mut(&mut self) -> Option<&mut P> {
         self.known.last_mut().map(|(_, plan)| plan)
     }
 
-    /// Lets plans go until another fits that is like the largest so far.
+    /// Evicts plans until another one fits that is as large as the largest so far.
     pub(super) fn make_room(&mut self) {
         let alone = self.known.iter().map(|(_, plan)| [plan.holdings()]);
         let expected = alone.map(Holdings::together).max().unwrap_or(0);
@@ -87,7 +88,7 @@ impl<K, P: Planned> Plans<K, P> {
         }
     }
 
-    /// Keeps a plan and takes it into use.
+    /// Adds a plan and puts it into use.
     pub(super) fn keep(&mut self, key: K, plan: P) {
         self.made += 1;
         self.known.push((key, plan));
@@ -96,18 +97,19 @@ impl<K, P: Planned> Plans<K, P> {
         }
     }
 
-    /// Lets the plan in use go.
+    /// Drops the plan in use.
     pub(super) fn drop_last(&mut self) {
         self.known.pop();
     }
 
-    /// Whether it is time to try a plan for all shapes: after a few plans, or when one had to go.
+    /// Returns `true` if a plan for all shapes should be tried: after several plans, or after an
+    /// eviction.
     pub(super) fn wants_general(&self) -> bool {
         let is_time = self.made > SHAPES_BEFORE_GENERAL || self.dropped;
         is_time && matches!(self.general, General::Untried)
     }
 
-    /// The plan for all shapes.
+    /// Returns the plan for all shapes.
     pub(super) fn general_mut(&mut self) -> Option<&mut P> {
         match &mut self.general {
             General::Works(plan) => Some(plan),
@@ -115,18 +117,18 @@ impl<K, P: Planned> Plans<K, P> {
         }
     }
 
-    /// Takes a plan for all shapes into use: the others are not needed any more.
+    /// Puts a plan for all shapes into use and drops the others.
     pub(super) fn generalise(&mut self, plan: P) {
         self.known.clear();
         self.general = General::Works(Box::new(plan));
     }
 
-    /// There is no plan for all shapes, and none will be tried.
+    /// Records that no plan for all shapes is possible, so that none is tried again.
     pub(super) fn refuse_general(&mut self) {
         self.general = General::Refused;
     }
 
-    /// What all plans hold together.
+    /// Returns the number of bytes that all plans keep together.
     pub(super) fn bytes(&self) -> u64 {
         Holdings::together(self.known.iter().map(|(_, plan)| plan.holdings()))
     }
@@ -149,7 +151,7 @@ mod tests {
 
     struct Held {
         holdings: Holdings,
-        /// Kept, or their addresses would be taken again.
+        /// Keeps the tensors alive, because addresses of freed tensors are reused.
         _tensors: Vec<Arc<Tensor>>,
     }
 
@@ -159,7 +161,7 @@ mod tests {
         }
     }
 
-    /// Zeros that take so many MiB.
+    /// Returns zeros of this size, in MiB.
     fn zeros(size: usize) -> Arc<Tensor> {
         Arc::new(Tensor::zero::<u8>(&[size * MIB]).expect("there is memory"))
     }
@@ -206,7 +208,7 @@ mod tests {
         plans.keep(3, plan(&[zeros(20)]));
         assert!(plans.bytes() <= plans.bound);
         assert!(!plans.find(|known| *known == 1), "it had to go");
-        // One larger than the bound stays while it is in use, alone.
+        // A plan larger than the limit stays alone while it is in use.
         plans.keep(4, plan(&[zeros(100)]));
         assert_eq!(keys(&plans), [4]);
         plans.make_room();
@@ -224,7 +226,7 @@ mod tests {
         assert_eq!(keys(&plans).len(), 20);
     }
 
-    /// Plans without any weights are not kept without end.
+    /// The number of plans without weights is limited, too.
     #[test]
     fn plans_without_weights_are_bounded() {
         let mut plans = Plans::new(0);

@@ -1,4 +1,4 @@
-//! Tensors that are computed on the threads of a run.
+//! Computes tensors on the threads of a run's pool.
 
 use std::sync::Arc;
 
@@ -11,9 +11,10 @@ use tract_onnx::tract_core::internal::{
 use super::spare;
 use crate::kernels::Split;
 
-/// A tensor of this shape whose elements `work` writes, from those of the inputs, on a thread of the run's pool:
-/// it is told how many there are. What it writes over is of no meaning. The tensor's memory is used again when
-/// nothing reads it any more, so it cannot be changed in place.
+/// Computes a tensor of this shape: `work` writes its elements from those of the inputs, on a
+/// thread of the run's pool. It receives the number of threads, and must write every element,
+/// because the memory is not cleared. The memory is reused when nothing reads the tensor any more,
+/// so it cannot be changed in place.
 pub(super) fn computed<F: Datum + Copy, T: Datum + Copy>(
     shape: &[usize],
     inputs: &[TValue],
@@ -21,10 +22,10 @@ pub(super) fn computed<F: Datum + Copy, T: Datum + Copy>(
 ) -> TractResult<Arc<Tensor>> {
     let work = |from: &[&[F]], to: &mut [&mut [T]], split| work(from, to[0], split);
     let outputs = computed_together(shape, 1, inputs, work)?;
-    outputs.into_iter().next().context("no tensor")
+    outputs.into_iter().next().context("the output tensor is missing")
 }
 
-/// Several tensors of this shape, likewise.
+/// Like [`computed`], for several tensors of this shape.
 pub(super) fn computed_together<F: Datum + Copy, T: Datum + Copy>(
     shape: &[usize],
     count: usize,
@@ -35,7 +36,7 @@ pub(super) fn computed_together<F: Datum + Copy, T: Datum + Copy>(
     let mut outputs: TVec<Arc<Tensor>> = outputs.collect::<TractResult<_>>()?;
     {
         let tensors = outputs.iter_mut().map(|output| {
-            let tensor = Arc::get_mut(output).context("a tensor that is read")?;
+            let tensor = Arc::get_mut(output).context("the output tensor is still in use")?;
             tensor.try_as_plain_ram_mut()
         });
         let mut views: TVec<_> = tensors.collect::<TractResult<_>>()?;
@@ -47,7 +48,8 @@ pub(super) fn computed_together<F: Datum + Copy, T: Datum + Copy>(
     Ok(outputs)
 }
 
-/// The same in memory of its own, for what operators of the library then change in place.
+/// Like [`computed`], with fresh memory, so that operators of the library can change the tensor in
+/// place.
 pub(super) fn computed_anew<F: Datum + Copy, T: Datum + Copy>(
     shape: &[usize],
     inputs: &[TValue],
@@ -60,7 +62,7 @@ pub(super) fn computed_anew<F: Datum + Copy, T: Datum + Copy>(
     Ok(output)
 }
 
-/// A tensor of bytes, signed or not as `dtype` has it, from bytes of either kind.
+/// Computes a tensor of bytes of `dtype`, signed or not, from bytes of either kind.
 pub(super) fn computed_bytes(
     dtype: DatumType,
     shape: &[usize],
@@ -72,7 +74,7 @@ pub(super) fn computed_bytes(
     })
 }
 
-/// A tensor of bytes, signed or not as `dtype` has it, from other elements.
+/// Computes a tensor of bytes of `dtype`, signed or not, from other elements.
 pub(super) fn computed_to_bytes<F: Datum + Copy>(
     dtype: DatumType,
     shape: &[usize],
@@ -84,7 +86,7 @@ pub(super) fn computed_to_bytes<F: Datum + Copy>(
     })
 }
 
-/// A tensor of other elements in memory of its own, from bytes of either kind.
+/// Computes a tensor of other elements, in fresh memory, from bytes of either kind.
 pub(super) fn computed_from_bytes<T: Datum + Copy>(
     shape: &[usize],
     inputs: &[TValue],
@@ -104,7 +106,7 @@ fn to_bytes(
 ) -> TractResult<Arc<Tensor>> {
     check_bytes(dtype)?;
     let mut output = spare::tensor(dtype, shape)?;
-    let tensor = Arc::get_mut(&mut output).context("a tensor that is read")?;
+    let tensor = Arc::get_mut(&mut output).context("the output tensor is still in use")?;
     work(tensor.try_as_plain_ram_mut()?.as_bytes_mut())?;
     spare::keep(&output);
     Ok(output)
@@ -138,7 +140,7 @@ fn check_bytes(dtype: DatumType) -> TractResult<()> {
     match dtype {
         DatumType::I8 | DatumType::U8 => Ok(()),
         _ => Err(TractError::msg(format!(
-            "{dtype:?} where bytes are computed"
+            "expected a tensor of bytes, got {dtype:?}"
         ))),
     }
 }

@@ -1,11 +1,12 @@
-//! What a graph of the library carries from step to step of a recurrence, and must not carry from run to
-//! run.
+//! Prevents recurrent operators from carrying state from run to run.
 //!
-//! The library keeps the last hidden state of a `Scan` (LSTM, GRU, RNN, Scan and Loop of ONNX become
-//! one) in the state of the plan, and goes on from there in the next run: meant for streams, wrong for
-//! models whose every run is whole. A recurrence inside a recurrence goes on in the same way from one
-//! step of the outer one to the next. Invariant: in a graph that went through [`start_anew`], every
-//! run and every outer step begins with the initial state that the model says.
+//! The library converts LSTM, GRU, RNN, Scan and Loop of ONNX to a `Scan`. It keeps the last hidden
+//! state of a `Scan` in the state of the plan and continues from there in the next run. That is
+//! meant for streams and is wrong for models whose runs are independent. An inner recurrence
+//! likewise continues from one step of the outer one to the next.
+//!
+//! Invariant: in a graph that went through [`start_anew`], every run and every outer step starts
+//! from the initial state of the model.
 
 use tract_onnx::prelude::{TractError, TractResult, TypedModel};
 use tract_onnx::tract_core::internal::Op;
@@ -13,8 +14,8 @@ use tract_onnx::tract_core::ops::gru_seq::GruSeq;
 use tract_onnx::tract_core::ops::logic::IfThenElse;
 use tract_onnx::tract_core::ops::scan::{OptScan, Scan};
 
-/// Makes every recurrence of `model`, also of the graphs within it, begin anew in each run. To be called
-/// before the graph is optimised: what is made of a recurrence inherits this.
+/// Makes every recurrence of `model`, also of inner graphs, restart in each run. Must be called
+/// before the graph is optimised: the optimised operators inherit this property.
 pub(super) fn start_anew(model: &mut TypedModel) {
     for node in &mut model.nodes {
         if let Some(scan) = node.op_as_mut::<Scan>() {
@@ -29,17 +30,17 @@ pub(super) fn start_anew(model: &mut TypedModel) {
     }
 }
 
-/// How what an operator keeps between runs is kept from the next one.
+/// How the state of an operator is kept out of the next run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Memory {
-    /// It begins anew by itself; what else it keeps are packed weights.
+    /// The operator restarts by itself and otherwise keeps only packed weights.
     Resets,
-    /// It would go on where the last run ended: its state has to be made again.
+    /// The operator would continue where the last run ended, so its state must be created again.
     Keeps,
 }
 
-/// What is to be done about an operator that has a state. Fails if it is a recurrence that
-/// [`start_anew`] has not seen, which would answer wrongly from the second run on.
+/// Classifies an operator that has a state. Fails for a recurrence that [`start_anew`] did not
+/// process, because its answers would be wrong from the second run on.
 pub(super) fn memory(operator: &dyn Op) -> TractResult<Memory> {
     let resets = if let Some(scan) = operator.downcast_ref::<OptScan>() {
         scan.reset_every_turn
@@ -54,7 +55,7 @@ pub(super) fn memory(operator: &dyn Op) -> TractResult<Memory> {
         return Ok(Memory::Resets);
     }
     Err(TractError::msg(format!(
-        "`{}` would go on from where the run before it ended",
+        "`{}` would continue where the previous run ended",
         operator.name()
     )))
 }

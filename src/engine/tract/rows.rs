@@ -7,8 +7,9 @@ use super::kernel::Kernel;
 use super::pool::{computed_anew, computed_bytes};
 use crate::kernels::Split;
 
-/// An operator on tensors of this shape, of whose last dimension's rows `run` makes rows of `outputs`: from
-/// their number, the elements of the inputs, and where the products go. It keeps `bytes` of weights.
+/// Creates an operator on tensors of this shape. `run` turns each row of the last dimension into a
+/// row of `outputs` products. It receives the number of rows, the elements of the inputs, and the
+/// memory for the products. The operator keeps `bytes` of weights.
 pub(super) fn product_of_rows<T: Datum + Copy>(
     name: &'static str,
     shape: &[TDim],
@@ -26,7 +27,7 @@ pub(super) fn product_of_rows<T: Datum + Copy>(
     Ok(kernel.holding(bytes))
 }
 
-/// The same on rows of bytes, signed or not, which become bytes of `dtype`.
+/// Like [`product_of_rows`], for rows of bytes, signed or not, with an output of `dtype`.
 pub(super) fn product_of_byte_rows(
     name: &'static str,
     shape: &[TDim],
@@ -43,7 +44,7 @@ pub(super) fn product_of_byte_rows(
     Ok(kernel.holding(bytes))
 }
 
-/// Rows of `inputs` become rows of `outputs`: what a reader says of a product's shapes.
+/// Adds the shape rules of a product: rows of `inputs` elements become rows of `outputs` elements.
 pub(super) fn rules_of_rows<'r, 'p: 'r>(
     s: &mut Solver<'r>,
     [rows, products]: [&'p TensorProxy; 2],
@@ -52,7 +53,7 @@ pub(super) fn rules_of_rows<'r, 'p: 'r>(
     s.equals(&products.rank, &rows.rank)?;
     s.given(&rows.rank, move |s, rank| {
         let rank = usize::try_from(rank)?;
-        ensure!(rank > 0, "a product of one number");
+        ensure!(rank > 0, "expected a tensor of at least rank 1, got a scalar");
         for axis in 0..rank - 1 {
             s.equals(&products.shape[axis], &rows.shape[axis])?;
         }
@@ -61,14 +62,14 @@ pub(super) fn rules_of_rows<'r, 'p: 'r>(
     })
 }
 
-/// This shape with another last dimension.
+/// Returns this shape with another last dimension.
 pub(super) fn with_last<D: Clone>(shape: &[D], last: D) -> TractResult<TVec<D>> {
     let mut shape: TVec<D> = shape.into();
-    *shape.last_mut().context("a product of one number")? = last;
+    *shape.last_mut().context("expected a tensor of at least rank 1, got a scalar")? = last;
     Ok(shape)
 }
 
-/// Columns of a matrix of so many of them as rows.
+/// Transposes a matrix with this many columns.
 pub(super) fn turned<T: Copy>(rows: &[T], columns: usize) -> Vec<T> {
     let mut turned = Vec::with_capacity(rows.len());
     for column in 0..columns {

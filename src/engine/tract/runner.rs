@@ -1,7 +1,7 @@
-//! A graph of the library that can be run again and again.
+//! [`Runner`]: a graph of the library that can be run repeatedly.
 //!
-//! Invariant: a failed run names the operator it was at and leaves the graph usable; no run sees what
-//! another has left behind. Does not know what is mended in the graph.
+//! Invariant: a failed run names the operator that failed and leaves the graph usable. No run sees
+//! the state of another one. The runner does not know which operators of the graph are replaced.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -24,11 +24,11 @@ use crate::kernels::float::InPlace;
 
 type State = SimpleState<tract_onnx::prelude::TypedFact, Box<dyn tract_onnx::prelude::TypedOp>>;
 
-/// Why there is no plan.
+/// Why planning failed.
 pub(super) struct Unplanned {
-    /// What happened.
+    /// The cause.
     pub(super) failure: Failure,
-    /// Whether the graph was right and optimising it failed: as it is it may still run.
+    /// Is `true` if the graph is valid and only optimising it failed. It may run unoptimised.
     pub(super) optimising: bool,
 }
 
@@ -41,29 +41,29 @@ impl From<Failure> for Unplanned {
     }
 }
 
-/// What computes rightly what the library does not.
+/// Corrections for computations that the library does wrongly.
 #[derive(Clone, Copy)]
 pub(super) struct Mending {
-    /// Functions by their names, in place.
+    /// Replacements of elementwise functions, by name; they work in place.
     pub(super) functions: fn(&str) -> Option<InPlace>,
-    /// Keeps in its place what optimising would move wrongly.
+    /// Pins operators that the optimiser would move wrongly.
     pub(super) hold: fn(&mut TypedModel) -> TractResult<()>,
-    /// Has the last word on an optimised graph.
+    /// Applies final changes to an optimised graph.
     pub(super) settle: fn(&mut TypedModel),
 }
 
-/// A graph that can be run again and again.
+/// A graph that can be run repeatedly.
 pub(super) struct Runner {
     state: State,
-    /// What to look at when a node runs, by the node's number.
+    /// The check for each node when it runs, by the node's number.
     watched: Vec<Option<Watch>>,
-    /// Whether a node has a state that must be made again before each run but the first.
+    /// Is `true` if a node has a state that must be recreated before each run but the first.
     keeps: bool,
-    /// Whether it has run since its states were made.
+    /// Is `true` if the graph has run since its states were created.
     used: bool,
-    /// What writes over what a run is given, the last first.
+    /// The operators that overwrite inputs of a run, the last one first.
     writers: Vec<Overwrite>,
-    /// What the last run, which failed, has left.
+    /// The values that the last, failed run left.
     left: Vec<TValue>,
     holdings: Holdings,
 }
@@ -75,7 +75,7 @@ impl Planned for Runner {
 }
 
 impl Runner {
-    /// Plans the graph that `build` gives, optimised if that is wanted.
+    /// Plans the graph that `build` returns, optimised if requested.
     pub(super) fn new(
         executor: &Executor,
         optimise: bool,
@@ -84,7 +84,7 @@ impl Runner {
     ) -> Result<Self, Unplanned> {
         let mut model = guarded(build)?;
         start_anew(&mut model);
-        // Packing weights while planning takes threads too.
+        // Packing weights while planning uses the threads, too.
         let plan = || {
             multithread_tract_scope(executor.clone(), || {
                 let mut model = if optimise {
@@ -117,12 +117,12 @@ impl Runner {
         })
     }
 
-    /// How many nodes it has.
+    /// Returns the number of nodes.
     pub(super) fn nodes(&self) -> u64 {
         self.state.plan().order_without_consts().len() as u64
     }
 
-    /// Runs it once; it must give this many outputs. A failure names the node it was at.
+    /// Runs the graph once; it must return this many outputs. A failure names the node that failed.
     pub(super) fn run(
         &mut self,
         values: TVec<TValue>,
@@ -130,7 +130,7 @@ impl Runner {
     ) -> Result<TVec<TValue>, Failure> {
         self.forget()?;
         let current = Cell::new(None);
-        // Until the plan has taken them all, which may fail.
+        // Keeps the inputs until the plan has taken all of them, which may fail.
         let mut held: Vec<TValue> = Vec::new();
         if !self.writers.is_empty() {
             held.extend(values.iter().cloned());
@@ -155,7 +155,7 @@ impl Runner {
                 let count = values.len();
                 self.left = values.into_vec();
                 Err(Failure::new(format!(
-                    "it gave {count} outputs, the model has {outputs}"
+                    "the run returned {count} outputs, expected {outputs}"
                 )))
             }
             Err(failure) => {
@@ -171,20 +171,20 @@ impl Runner {
         }
     }
 
-    /// Whether a run writes over this input where nobody else holds it.
+    /// Returns `true` if a run overwrites this input in place when nobody else references it.
     pub(super) fn overwrites(&self, input: usize) -> bool {
         let model = self.state.plan().model();
         let input = model.inputs.get(input);
         !self.writers.is_empty() && input.is_some_and(|input| is_overwritten(model, *input))
     }
 
-    /// After a run: what was written over is not wanted back.
+    /// Makes all writes final after a run.
     pub(super) fn settle(&self) {
         self.writers.iter().for_each(Overwrite::settle);
     }
 
-    /// After a run that came to nothing: what it was given and wrote over, as it was, by addresses. Its outputs are
-    /// needed for that, if it gave any.
+    /// Undoes the writes of a failed run. Returns its inputs in their previous state, by addresses.
+    /// `outputs` are the outputs of that run, if it returned any.
     pub(super) fn undone(
         &mut self,
         outputs: impl IntoIterator<Item = TValue>,
@@ -202,7 +202,7 @@ impl Runner {
         node.name.clone()
     }
 
-    /// Makes states anew that the run before this one has left behind.
+    /// Recreates the states that the previous run left.
     fn forget(&mut self) -> Result<(), Failure> {
         if self.used && self.keeps {
             self.renew()?;
@@ -211,7 +211,7 @@ impl Runner {
         Ok(())
     }
 
-    /// A failed run leaves half of its values behind.
+    /// Recreates all states, because a failed run leaves incomplete values.
     fn renew(&mut self) -> Result<(), Failure> {
         let plan = Arc::clone(self.state.plan());
         self.state = guarded(|| plan.spawn())?;
@@ -228,7 +228,7 @@ fn spawned(model: TypedModel, executor: &Executor) -> TractResult<State> {
     plan.spawn()
 }
 
-/// Whether a node has a state that does not begin anew by itself.
+/// Returns `true` if a node has a state that does not reset by itself.
 fn keeping(state: &State) -> Result<bool, Failure> {
     let mut keeps = false;
     for (node, kept) in state.plan().model().nodes().iter().zip(&state.op_states) {
@@ -247,8 +247,8 @@ mod tests {
     use crate::engine::tract::exact;
     use crate::engine::tract::kernel::Kernel;
 
-    /// Two values are written into what is kept, at a position and after it, the second over the first's end; then
-    /// something looks at all of it, and fails where it is negative.
+    /// Two writes into a kept tensor: at a position, and after it over the end of the first one.
+    /// Then an operator reads all of it and fails on negative values.
     fn writing() -> TractResult<TypedModel> {
         let mut model = TypedModel::default();
         let float = |shape: [usize; 2]| f32::fact(shape);
@@ -327,7 +327,7 @@ mod tests {
             assert_eq!(kept, floats(&expected));
             assert_eq!(place(&kept), first);
         }
-        // Who else holds it keeps what it was.
+        // Another owner keeps the old values.
         let held = kept.clone();
         let other = step(&mut runner, kept, [8.0, 9.0], 0).expect("it fits");
         assert_eq!(other, floats(&[8.0, 8.0, 9.0, 2.0, 1.0, 2.0]));
@@ -341,7 +341,8 @@ mod tests {
         let mut kept = floats(&before);
         let first = place(&kept);
         for round in 0..3 {
-            // The looker fails, the second writer, the first one; no input is of its shape.
+            // Failures of the reader, of the second write, and of the first one; no input has its
+            // shape.
             let wrong = [
                 ([-1.0, 7.0], 2, None),
                 ([7.0, 8.0], 4, None),
@@ -357,7 +358,7 @@ mod tests {
                 assert_eq!(kept, floats(&before), "round {round}, {position}");
                 assert_eq!(place(&kept), first);
             }
-            // Nothing is wrong, but somebody does not want the outputs.
+            // The run succeeds, but the caller discards the outputs.
             let given = tvec!(kept, floats(&[7.0, 8.0]), tensor0(3_i64).into_tvalue());
             let outputs = runner.run(given, 2).expect("it fits");
             assert_eq!(outputs[1], floats(&[1.0, 2.0, 3.0, 7.0, 7.0, 8.0]));
@@ -368,7 +369,7 @@ mod tests {
                 .remove(&first)
                 .expect("it is left");
             assert_eq!(kept, floats(&before), "round {round}");
-            // Nor is there a number of outputs that anybody expects.
+            // The number of outputs is unexpected.
             let given = tvec!(kept, floats(&[7.0, 8.0]), tensor0(3_i64).into_tvalue());
             assert!(runner.run(given, 3).is_err());
             kept = runner
@@ -398,9 +399,9 @@ mod tests {
     fn what_others_may_do_away_with_is_not_written_to() {
         use tract_onnx::tract_core::ops::math::square;
         let graphs: [fn(&mut TypedModel, OutletId) -> TractResult<OutletId>; 2] = [
-            // What is given back is not what was written to.
+            // The returned tensor is not the written one.
             |model, written| Ok(model.wire_node("square", square(), &[written])?[0]),
-            // Nothing is written to what is kept, but to something made of it.
+            // The write goes to a tensor computed from the kept one.
             |model, _| {
                 let kept = model.inputs[0];
                 let made = model.wire_node("square", square(), &[kept])?[0];

@@ -1,4 +1,5 @@
-//! Operators with an attribute that the library does not look at, as several without it.
+//! Rewrites operators with an attribute that the tract library ignores into several operators
+//! without it.
 
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto};
 
@@ -9,14 +10,14 @@ const FLOAT: i32 = 1;
 const INT8: i32 = 3;
 const TENSOR: i32 = 4;
 
-/// Writes out what has such an attribute.
+/// Rewrites all such operators.
 pub(super) fn spell_out(model: &mut ModelProto) {
     let scales = shapes_of_scales(model);
     each_graph_mut(model, &mut |graph| spell_out_graph(graph, &scales));
 }
 
-/// Whether a quantisation to this type, without a zero point, is one that is written out here, for a
-/// scale that `stored` has.
+/// Returns `true` if this module rewrites a quantisation to this type, without a zero point, whose
+/// scale is in `stored`.
 pub(super) fn is_spelt_out(node: &NodeProto, stored: &Stored<'_>) -> bool {
     let scale = node.input.get(1).and_then(|name| stored.shape(name));
     integer(node, "output_dtype", 0) == i64::from(INT8) && scale.is_some()
@@ -58,7 +59,7 @@ fn spell_out_graph(graph: &mut GraphProto, scales: &[(String, Vec<i64>)]) {
     }
 }
 
-/// `x * sigmoid(alpha * x)`.
+/// Computes `x * sigmoid(alpha * x)`.
 fn swish(node: &NodeProto, alpha: f32) -> [NodeProto; 5] {
     let part = |name: &str| format!("{}.swish.{name}", node.output[0]);
     [
@@ -74,7 +75,7 @@ fn swish(node: &NodeProto, alpha: f32) -> [NodeProto; 5] {
     ]
 }
 
-/// An operator of the default domain, with its first input and output.
+/// Returns `true` for an operator of the default domain with its first input and output.
 fn is_whole(node: &NodeProto, operator: &str) -> bool {
     let has_ends = has_input(node, 0) && !node.output.is_empty();
     has_ends && node.op_type == operator && is_default(node)
@@ -91,7 +92,8 @@ fn number(output: &str, value: f32) -> NodeProto {
     )
 }
 
-/// Zeros of int8; a scale of too many elements gets one zero, which the shape then contradicts.
+/// Zeros of int8. A scale of too many elements gets one zero, which contradicts its shape and fails
+/// later.
 fn zeros(output: &str, shape: &[i64]) -> NodeProto {
     let count = shape
         .iter()

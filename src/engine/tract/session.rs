@@ -1,9 +1,9 @@
-//! A loaded model and its plans.
+//! A session of the tract engine: a loaded model and its plans.
 //!
-//! A plan is made for the shapes of a run and kept for the next run of these shapes ([`Plans`]). After a
-//! few different shapes a plan for all shapes is tried, checked against a plan for the run's own shapes,
-//! and used from then on. Where the library cannot plan without knowing the values of small integer
-//! inputs (shapes, axes, pads), they become part of the plan.
+//! A plan is made for the input shapes of a run and cached for later runs of these shapes
+//! ([`Plans`]). After a few different shapes a plan for all shapes is tried. It is compared with a
+//! plan for the run's own shapes, and used from then on if both agree. If the library needs the
+//! values of small integer inputs for planning (shapes, axes, pads), they become part of the plan.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::model::Dim;
 use crate::tensor::{Signature, Tensor, byte_size};
 
 thread_local! {
-    /// The pool that this thread is one of.
+    /// The thread pool that this thread belongs to.
     static OWN_POOL: RefCell<Option<Arc<ThreadPool>>> = const { RefCell::new(None) };
 }
 
@@ -44,7 +44,7 @@ pub(super) struct TractSession {
     pub(super) byte_sums: Option<ByteSums>,
 }
 
-/// What a plan was made for.
+/// The inputs that a plan was made for.
 #[derive(PartialEq, Eq)]
 struct Key {
     shapes: Vec<Vec<u64>>,
@@ -53,7 +53,7 @@ struct Key {
 }
 
 impl Key {
-    /// Whether it is the key of these inputs, with these made part of the plan.
+    /// Returns `true` if this is the key of these inputs, with these constants.
     fn fits(&self, inputs: &[Tensor], constants: Constants) -> bool {
         let keys = self.shapes.iter().zip(&self.values);
         self.shapes.len() == inputs.len()
@@ -65,7 +65,7 @@ impl Key {
     }
 }
 
-/// Which inputs are made part of a plan; each stage includes the one before it.
+/// The inputs whose values become part of a plan; each stage includes the previous one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Constants {
     None,
@@ -78,7 +78,7 @@ enum Constants {
 }
 
 impl TractSession {
-    /// Makes the plan already if only one is possible.
+    /// Creates the session, and the plan if only one is possible.
     pub(super) fn new(
         mut source: Source,
         signature: Signature,
@@ -97,7 +97,8 @@ impl TractSession {
         if let Some(shapes) = fixed_shapes(&session.signature) {
             match session.plan_shapes(&shapes) {
                 Ok(()) => session.source.forget(),
-                // Values may help, and the first run knows them: not where the answer would be wrong.
+                // Planning may need values, which the first run knows. A wrong answer would stay
+                // wrong, though.
                 Err(failure) if session.may_need_values() && !failure.reason.contains(WRONG) => {
                     session.constants = Constants::Vectors;
                 }
@@ -151,7 +152,7 @@ impl TractSession {
         self.plans.keep(key, plan);
     }
 
-    /// Makes the plan for these inputs the last, making it at all if there is none.
+    /// Puts the plan for these inputs into use, and makes it if necessary.
     fn prepare(&mut self, inputs: &[Tensor], constant: &[bool]) -> Result<(), Failure> {
         let key = Key {
             shapes: inputs
@@ -183,10 +184,10 @@ impl TractSession {
             .map_err(|failure| self.named(failure))
     }
 
-    /// Runs with as few inputs made part of the plan as it takes. If planning takes some, the next
-    /// run begins there; if only this run did, it does not.
+    /// Runs with as few constant inputs as possible. If planning needs some, the next run starts
+    /// with them. If only this run needs them, it does not.
     fn run_concrete(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Failure> {
-        // The same shapes as before, which is most runs: no list is made to find that out.
+        // Fast path for most runs: the same shapes as before, found without building a key.
         let constants = self.constants;
         if self.plans.is_last(|key| key.fits(inputs, constants))
             && let Ok(outputs) = self.run_last(inputs)
@@ -218,9 +219,10 @@ impl TractSession {
             });
             match result {
                 Ok(outputs) => return Ok(outputs),
-                // As a constant the value would be computed as wrongly, and nobody would look.
+                // As a constant the value would be computed just as wrongly, but unchecked.
                 Err(failure) if failure.reason.contains(WRONG) => return Err(failure),
-                // The first that names an operator tells most: later ones are about the retry.
+                // The first failure that names an operator is the most useful one; later ones are
+                // about the retry.
                 Err(failure) => {
                     if last
                         .as_ref()
@@ -235,7 +237,7 @@ impl TractSession {
         if !planned {
             self.constants = from;
         }
-        Err(last.unwrap_or_else(|| Failure::new("no plan was tried")))
+        Err(last.unwrap_or_else(|| Failure::new("no plan was attempted")))
     }
 
     fn run_any(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, Failure> {
@@ -254,7 +256,8 @@ impl TractSession {
         Ok(outputs)
     }
 
-    /// Takes a plan for all shapes into use, if it gives the answer that a plan for these shapes gave.
+    /// Puts a plan for all shapes into use, if its answer agrees with that of a plan for these
+    /// shapes.
     fn try_symbols(&mut self, inputs: &[Tensor], expected: &[Tensor]) {
         self.plans.make_room();
         let tried = self.make(&Inputs::Symbols).and_then(|mut plan| {
@@ -271,9 +274,10 @@ impl TractSession {
         }
     }
 
-    /// Names the operator: the run or the library knows the plan's name of the node.
+    /// Names the model's node and operator. The run or the library knows only the plan's name of
+    /// the node.
     fn named(&self, mut failure: Failure) -> Failure {
-        // What refuses its inputs may name an operator of ours.
+        // An error about inputs may name an operator of this crate.
         if failure.input {
             let origin = failure
                 .node
@@ -286,7 +290,7 @@ impl TractSession {
             return failure;
         };
         let (name, operator) = match self.source.origin(&node) {
-            // What comes behind a dot are parts of the node.
+            // Suffixes after a dot name parts of the node.
             Some((name, operator)) if is_part(&node, &name) => (name, operator),
             Some((_, operator)) => (node, operator),
             None => (node.clone(), node),
@@ -311,20 +315,20 @@ impl Session for TractSession {
     }
 }
 
-/// Whether a node of a plan is a part of a node of the model, by their names.
+/// Returns `true` if a node of a plan is a part of a node of the model, by their names.
 fn is_part(node: &str, of: &str) -> bool {
     node.strip_prefix(of)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// The answer of a run, timed, of a model with this many inputs.
+/// Runs `run` and measures it, for a model with this many inputs.
 pub(super) fn answer(
     inputs: &[Tensor],
     expected: usize,
     run: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>, Failure>,
 ) -> Result<Answer, EngineError> {
     if inputs.len() != expected {
-        let reason = format!("it takes {expected} inputs, not {}", inputs.len());
+        let reason = format!("expected {expected} inputs, got {}", inputs.len());
         return Err(run_failed(&Failure::new(reason)));
     }
     let start = Instant::now();
@@ -335,7 +339,7 @@ pub(super) fn answer(
     })
 }
 
-/// All nodes run here.
+/// Returns the placement: all nodes run on the CPU.
 pub(super) fn placement(nodes: u64) -> Placement {
     Placement {
         shares: vec![Share {
@@ -360,7 +364,7 @@ fn is_constant(tensor: &Tensor, constants: Constants) -> bool {
     chosen && tensor.len() <= MAX_CONSTANT
 }
 
-/// The shapes of all inputs, if the file fixes them.
+/// Returns the shapes of all inputs, if the file fixes them.
 fn fixed_shapes(signature: &Signature) -> Option<Vec<Vec<u64>>> {
     let shape = |dims: &Vec<Dim>| {
         let sizes = dims.iter().map(|dim| match dim {
@@ -375,7 +379,8 @@ fn fixed_shapes(signature: &Signature) -> Option<Vec<Vec<u64>>> {
         .collect::<Option<Vec<_>>>()
 }
 
-/// The library's graph must have the inputs of the signature, in its order, of possible sizes.
+/// Checks that the library's graph has the inputs of the signature, in its order, with possible
+/// sizes.
 fn check_inputs(source: &mut Source, signature: &Signature) -> Result<(), Failure> {
     let graph = source.graph()?;
     let names = graph
@@ -389,14 +394,14 @@ fn check_inputs(source: &mut Source, signature: &Signature) -> Result<(), Failur
             quoted.collect::<Vec<_>>().join(", ")
         };
         return Err(Failure::new(format!(
-            "it finds the inputs {}, the file's header has {}",
+            "the library finds the inputs {}, but the file's header has {}",
             list(names.collect()),
             list(expected.collect())
         )));
     }
     if graph.outputs.len() != signature.outputs.len() {
         return Err(Failure::new(
-            "it finds other outputs than the file's header",
+            "the library finds other outputs than the file's header",
         ));
     }
     for spec in signature.inputs.iter().chain(&signature.outputs) {
@@ -410,7 +415,7 @@ fn check_inputs(source: &mut Source, signature: &Signature) -> Result<(), Failur
     Ok(())
 }
 
-/// Threads for runs: all cores unless a number is given.
+/// Creates the threads for runs: one per core unless a number is given.
 pub(super) fn executor(threads: Option<usize>) -> Result<Executor, Failure> {
     let threads = threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, Into::into));
     if threads <= 1 {
@@ -428,7 +433,7 @@ pub(super) fn executor(threads: Option<usize>) -> Result<Executor, Failure> {
                 .thread_name(named)
                 .num_threads(threads)
         };
-        // A run outside of the pool would hand over and await each operator.
+        // Runs inside the pool. From outside, each operator would be handed over and awaited.
         if let Ok(own) = pool().use_current_thread().build() {
             let own = Arc::new(own);
             OWN_POOL.set(Some(Arc::clone(&own)));

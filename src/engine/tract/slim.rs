@@ -1,23 +1,26 @@
-//! An ONNX model without its weights: every large tensor of the file is turned into a reference to
-//! where its bytes stand in that same file.
+//! Strips the weights of an ONNX model: every large tensor becomes a reference to its bytes in the
+//! same file.
 //!
-//! The library decodes the whole model first and copies each tensor afterwards, which takes the
-//! weights twice. Decoding this instead, and giving it each tensor's bytes when it builds that tensor
-//! ([`super::weights`]), takes them once. Field numbers:
-//! <https://github.com/onnx/onnx/blob/main/onnx/onnx.proto>. Invariant: nothing but large tensor data
-//! differs from the file; lengths are checked before anything is read by them.
+//! The library decodes the whole model first and then copies each tensor, so weights would be in
+//! memory twice. Instead it decodes the stripped model and reads the bytes of a tensor when it
+//! builds that tensor ([`super::weights`]). Field numbers:
+//! <https://github.com/onnx/onnx/blob/main/onnx/onnx.proto>.
+//!
+//! Invariant: only large tensor data differs from the file. Lengths are checked before data is
+//! read.
 
 use super::guard::Failure;
 use crate::model::onnx::write::{put_bytes, put_varint};
 use crate::source::{Pages, ReadAt};
 
-/// Tensors with less data than this stay where they are.
+/// Minimum size of the data of a large tensor, in bytes. Smaller tensors stay in the model.
 const LARGE: u64 = 1024;
-/// Most bytes of a model without its large tensors.
+/// Maximum size of a model without its large tensors, in bytes.
 const MAX_SIZE: usize = 1 << 30;
-/// Graphs within graphs; the library's decoder has a limit of its own.
+/// Maximum depth of nested graphs; the library's decoder has its own limit.
 const MAX_DEPTH: u32 = 100;
-/// The location that stands for the model file itself: the folder it is in. A real location is a file.
+/// The location that refers to the model file itself. It is a folder, so it differs from all real
+/// locations.
 pub(super) const ITSELF: &str = ".";
 
 const VARINT: u64 = 0;
@@ -25,7 +28,7 @@ const FIXED64: u64 = 1;
 const BYTES: u64 = 2;
 const FIXED32: u64 = 5;
 
-/// Messages on the way from a model to its tensors.
+/// Protobuf messages on the path from a model to its tensors.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Message {
     Model,
@@ -49,7 +52,7 @@ impl Message {
     }
 }
 
-/// One field: where its tag begins, where its content stands.
+/// A field: the offsets of its tag and of its content.
 struct Field {
     number: u64,
     wire: u64,
@@ -58,7 +61,7 @@ struct Field {
     end: u64,
 }
 
-/// The model in `source` without its large tensors, as a protobuf message.
+/// Returns the model in `source` without its large tensors, as a protobuf message.
 pub(super) fn slim(source: &dyn ReadAt) -> Result<Vec<u8>, Failure> {
     let reader = Reader {
         pages: Pages::new(source),
@@ -84,7 +87,7 @@ impl Reader<'_> {
         out: &mut Vec<u8>,
     ) -> Result<(), Failure> {
         if depth > MAX_DEPTH {
-            return Err(Failure::new("graphs within each other are nested too deep"));
+            return Err(Failure::new("graphs are nested too deeply"));
         }
         if message == Message::Tensor {
             return self.tensor(start, end, out);
@@ -127,7 +130,8 @@ impl Reader<'_> {
             self.copy(field.start, field.end, out)?;
         }
         match data.as_slice() {
-            // `raw_data`, or the one run of `float_data` of a FLOAT tensor: the same bytes.
+            // The data is `raw_data`, or the only run of `float_data` of a FLOAT tensor, which has
+            // the same bytes.
             [field]
                 if field.wire == BYTES
                     && field.end - field.content >= LARGE
@@ -164,13 +168,13 @@ impl Reader<'_> {
             }
             other => {
                 return Err(Failure::new(format!(
-                    "no ONNX model has a field of wire type {other} (at offset {start})"
+                    "invalid wire type {other} at offset {start}"
                 )));
             }
         };
         if at > end {
             return Err(Failure::new(format!(
-                "the field at offset {start} leads out of the message around it"
+                "the field at offset {start} exceeds its message"
             )));
         }
         Ok(Field {
@@ -182,7 +186,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A number and the offset after it.
+    /// Reads a number and returns it with the offset after it.
     fn varint(&self, start: u64) -> Result<(u64, u64), Failure> {
         let mut value = 0;
         for place in 0..10 {
@@ -196,7 +200,7 @@ impl Reader<'_> {
             }
         }
         Err(Failure::new(format!(
-            "the number at offset {start} is longer than 64 bits"
+            "the number at offset {start} exceeds 64 bits"
         )))
     }
 
@@ -213,7 +217,7 @@ impl Reader<'_> {
     }
 }
 
-/// Says that a tensor's data are these bytes of the model file.
+/// Writes a reference to these bytes of the model file as a tensor's data.
 fn refer(offset: u64, length: u64, out: &mut Vec<u8>) {
     for (key, value) in [
         ("location", ITSELF.to_owned()),
@@ -233,7 +237,7 @@ fn refer(offset: u64, length: u64, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    /// A model whose one initializer has `size` bytes of raw data.
+    /// A model with one initializer of `size` bytes of raw data.
     fn model(size: usize) -> Vec<u8> {
         let mut tensor = Vec::new();
         put_varint(2 << 3, &mut tensor);

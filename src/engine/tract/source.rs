@@ -1,7 +1,8 @@
-//! A model read once and kept without its weights, from which the library's graph can be built again
-//! and again.
+//! A model that is read once and kept without its weights; the library's graph is built from it for
+//! each plan.
 //!
-//! Weights are in memory only in the graphs built here. A small model's graph is kept, since each plan
+//! Only the graphs contain the weights. The graph of a small model is kept, and each plan is made
+//! from a copy that shares the weights. The graph of a large model is built again from the file.
 //! is made from a copy of it that shares the weights; a large model's is built anew from the file.
 
 use std::path::Path;
@@ -22,25 +23,25 @@ use super::{checks, failed, functions, names, operators, quantised, scaled};
 use crate::engine::EngineError;
 use crate::source::FileSource;
 
-/// A graph whose weights are smaller than this is kept to make more plans of.
+/// Maximum size of the weights of a graph that is kept for further plans, in bytes.
 const KEPT_BYTES: u64 = 256 << 20;
 
-/// A model the library can build.
+/// A model that the library can build.
 pub(super) struct Source {
     library: Onnx,
     proto: ModelProto,
     folder: String,
-    /// Size of the model with its external data, as an estimate of its weights.
+    /// Size of the model with its external data in bytes, as an estimate of its weights.
     bytes: u64,
     built: Option<InferenceModel>,
 }
 
 impl Source {
-    /// Reads and checks the model at `path`, whose external data are `external` bytes.
+    /// Reads and checks the model at `path`, whose external data has `external` bytes.
     pub(super) fn open(path: &Path, external: u64) -> Result<Self, EngineError> {
         let load = |reason: String| failed(&Failure::new(reason));
         let folder =
-            folder_of(path).ok_or_else(|| load("its folder's path is not UTF-8".to_owned()))?;
+            folder_of(path).ok_or_else(|| load("the path of its folder is not UTF-8".to_owned()))?;
         let file = FileSource::open(path).map_err(|error| load(error.to_string()))?;
         let bytes = crate::source::ReadAt::len(&file).saturating_add(external);
         let slimmed = slim(&file).map_err(|failure| failed(&failure))?;
@@ -77,12 +78,12 @@ impl Source {
         })
     }
 
-    /// About how many bytes the weights take.
+    /// Returns the estimated size of the weights, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The library's graph, with weights, to look at.
+    /// Returns the library's graph, with weights, for inspection.
     pub(super) fn graph(&mut self) -> Result<&InferenceModel, Failure> {
         let built = match self.built.take() {
             Some(built) => built,
@@ -91,8 +92,9 @@ impl Source {
         Ok(self.built.insert(built))
     }
 
-    /// The library's graph, with weights, to make a plan of. It shares weights with the graph kept
-    /// here; of a large model none is kept, since planning copies weights one by one.
+    /// Returns the library's graph, with weights, for making a plan. It shares the weights with the
+    /// kept graph. The graph of a large model is not kept, because planning copies weights one by
+    /// one.
     pub(super) fn give_graph(&mut self) -> Result<InferenceModel, Failure> {
         self.graph()?;
         let is_kept = self.bytes < KEPT_BYTES;
@@ -104,13 +106,14 @@ impl Source {
         Ok(given.expect("it was just built"))
     }
 
-    /// Lets go of the kept graph: no more plans are expected.
+    /// Drops the kept graph when no more plans are expected.
     pub(super) fn forget(&mut self) {
         self.built = None;
     }
 
-    /// Returns the name and the ONNX operator of the model's node that a node of a plan was made from: the
-    /// one whose name is the longest beginning of the plan's. Nodes that only repairs add are nobody's.
+    /// Returns the name and the ONNX operator of the model's node from which a node of a plan was
+    /// made: the one whose name is the longest prefix of the plan's name. Nodes added by repairs
+    /// have no origin.
     pub(super) fn origin(&self, node: &str) -> Option<(String, String)> {
         let nodes = self.proto.graph.iter().flat_map(|graph| &graph.node);
         let named = nodes.filter_map(|found| Some((node_name(found)?, operator(found))));
@@ -128,14 +131,15 @@ impl Source {
             } else {
                 let names = parsed.unresolved_inputs.join(", ");
                 Err(TractError::msg(format!(
-                    "nothing in the graph makes {names}"
+                    "no node of the graph computes {names}"
                 )))
             }
         })
         .map_err(|failure| failure.at(self.culprit()))
     }
 
-    /// The first node that the library cannot even build; looked for only when the whole failed.
+    /// Returns the first node that the library cannot build; called only after building the model
+    /// failed.
     fn culprit(&self) -> Option<String> {
         let context = tract_onnx::model::ParsingContext {
             onnx_operator_set_version: opset(&self.proto),

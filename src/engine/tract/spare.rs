@@ -1,9 +1,12 @@
-//! Memory of tensors that nothing reads any more, for the next one of the same size: neither taken from the system nor
-//! filled with zeros for each operator of each run, which was a tenth of a convolutional network's time.
+//! Reuses the memory of tensors that nothing reads any more for the next tensor of the same size.
 //!
-//! Invariant: a thread keeps at most [`MOST_KEPT`] bytes, and gives them back when it ends. What is kept stays until it was
-//! not used for long: a run asks for its tensors in a circle, and of a circle that is too large the one used longest
-//! ago is always the next.
+//! Allocating and clearing memory for each operator of each run took a tenth of a convolutional
+//! network's time.
+//!
+//! Invariant: a thread keeps at most [`MOST_KEPT`] bytes and frees them when it ends. A tensor is
+//! evicted only after it was unused for long. Runs request their tensors in a cycle. If a cycle
+//! exceeds the limit, the least recently used tensor is always the one needed next, so evicting it
+//! would be useless.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -11,48 +14,48 @@ use std::sync::Arc;
 
 use tract_onnx::tract_core::internal::{DatumType, Tensor, TractErrorContext as _, TractResult};
 
-/// Bytes that a thread keeps: all images of a network for phones.
+/// Maximum size of the tensors that a thread keeps, in bytes: all images of a network for phones.
 const MOST_KEPT: usize = 32 << 20;
 
-/// After how many tensors of other sizes one that was not used gives way.
+/// Number of tensors of other sizes after which an unused one is evicted.
 const LONG: u64 = 1000;
 
-/// Bytes of the smallest tensors that are kept. To fill smaller ones costs nothing.
+/// Minimum size of a tensor that is kept, in bytes. Clearing smaller ones is cheap.
 const LEAST: usize = 16 << 10;
 
 thread_local! {
     static SPARE: RefCell<Spare> = const { RefCell::new(Spare::new()) };
 }
 
-/// Tensors that were computed on this thread, most of which others read still.
+/// Tensors that were computed on this thread; others still read most of them.
 struct Spare {
-    /// With the time of its last use; the one used last at the end.
+    /// Tensors with the time of their last use; the most recently used one is last.
     tensors: VecDeque<(u64, Arc<Tensor>)>,
     bytes: usize,
-    /// How many were to be kept so far.
+    /// Number of calls of `keep` so far, as a clock.
     time: u64,
 }
 
-/// A tensor of this shape that nobody else holds, of elements without meaning.
+/// Returns a tensor of this shape with undefined elements that nobody else references.
 pub(super) fn tensor(dtype: DatumType, shape: &[usize]) -> TractResult<Arc<Tensor>> {
     let elements = shape
         .iter()
         .try_fold(1, |n: usize, size| n.checked_mul(*size));
-    let elements = elements.with_context(|| format!("a tensor of the shape {shape:?}"))?;
+    let elements = elements.with_context(|| format!("the shape {shape:?} is too large"))?;
     let known = SPARE.with_borrow_mut(|spare| spare.take(dtype, elements));
     let Some(mut known) = known else {
         return Ok(Arc::new(Tensor::zero_dt(dtype, shape)?));
     };
-    let tensor = Arc::get_mut(&mut known).context("a tensor that is read")?;
+    let tensor = Arc::get_mut(&mut known).context("the tensor is still in use")?;
     tensor.set_shape(shape)?;
     if cfg!(debug_assertions) {
-        // What an operator leaves as it was shows in every test.
+        // Makes elements that an operator fails to write visible in every test.
         tensor.try_as_plain_ram_mut()?.as_bytes_mut().fill(0xaa);
     }
     Ok(known)
 }
 
-/// Remembers a tensor, whose memory is used again when nobody else holds it.
+/// Registers a tensor. Its memory is reused when nobody else references it.
 pub(super) fn keep(tensor: &Arc<Tensor>) {
     SPARE.with_borrow_mut(|spare| spare.keep(tensor));
 }
@@ -147,14 +150,14 @@ mod tests {
         assert_eq!(
             lengths(),
             first,
-            "a circle that is too large keeps its beginning"
+            "a cycle that exceeds the limit keeps its beginning"
         );
         for _ in 0..LONG {
             keep(&tensor(DatumType::U8, &[large(50)]).expect("a tensor"));
         }
         assert!(
             lengths().contains(&large(50)),
-            "what was not used for long gives way"
+            "a tensor that was unused for long is evicted"
         );
         assert!(tensor(DatumType::U8, &[usize::MAX, 2]).is_err());
     }

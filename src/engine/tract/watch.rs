@@ -1,5 +1,7 @@
-//! Operators whose answer is wrong for some inputs only, or that panic at them: their inputs or outputs are
-//! looked at when they run, and a wrong answer becomes an error.
+//! Run-time checks for operators of the library that compute wrongly, or panic, for some inputs
+//! only.
+//!
+//! A check inspects an operator's inputs or outputs and turns a wrong answer into an error.
 
 use half::f16;
 use tract_onnx::prelude::{Datum, DatumType, TValue, Tensor, TractError, TractResult};
@@ -9,21 +11,22 @@ use tract_onnx::tract_hir::tract_num_traits::Float;
 
 use super::guard::InvalidInput;
 
-/// What to look at.
+/// A check of an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Watch {
-    /// A shift by a negative amount or by all bits or more.
+    /// Detects a shift by a negative amount, or by at least the number of bits.
     Shift,
-    /// A window's maximum over infinities, which comes out finite, or over NaN, which is dropped.
+    /// Detects a window's maximum over infinities, which becomes finite, or over NaN, which is
+    /// dropped.
     Extreme,
-    /// An index outside this axis, where negative ones count from the end.
+    /// Detects an index outside this axis; negative ones count from the end.
     Index(usize),
 }
 
-/// The end of every message here: no other way to plan the model makes it right.
+/// The end of every message of wrong results here. No other plan of the model would be correct.
 pub(super) const WRONG: &str = "would be computed wrongly";
 
-/// What to look at when this operator runs, if anything.
+/// Returns the check for this operator, if it needs one.
 pub(super) fn watch(operator: &dyn Op) -> Option<Watch> {
     let name = operator.name();
     if name.contains("Shift") {
@@ -39,7 +42,7 @@ pub(super) fn watch(operator: &dyn Op) -> Option<Watch> {
 }
 
 impl Watch {
-    /// Looks at the inputs before the operator runs.
+    /// Checks the inputs before the operator runs.
     pub(super) fn before(self, inputs: &[TValue]) -> TractResult<()> {
         if self == Self::Extreme && inputs.iter().any(|input| any(input, Kind::NotANumber)) {
             return Err(TractError::msg(format!(
@@ -69,7 +72,7 @@ impl Watch {
         }
     }
 
-    /// Looks at the outputs after the operator ran; `inputs` are what it ran on.
+    /// Checks the outputs after the operator ran on `inputs`.
     pub(super) fn after(self, inputs: &[TValue], outputs: &[TValue]) -> TractResult<()> {
         if self == Self::Extreme
             && outputs.iter().any(|output| any(output, Kind::Largest))
@@ -85,7 +88,7 @@ impl Watch {
     }
 }
 
-/// Refuses an index that is outside its axis.
+/// Rejects an index outside its axis.
 fn indices(inputs: &[TValue], axis: usize) -> TractResult<()> {
     let [table, indices] = inputs else {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Where the library gets the bytes of tensors that are not in the message it decoded: the model file
-//! itself, or the files of its external data.
+//! Supplies the library with the bytes of tensors that are outside the decoded message: in the
+//! model file itself or in the files of its external data.
 
 use std::path::{Path, PathBuf};
 
@@ -8,14 +8,14 @@ use tract_onnx::prelude::{TractError, TractResult};
 
 use crate::source::{FileSource, ReadAt};
 
-/// Reads tensors' bytes from files.
+/// Reads the bytes of tensors from files.
 pub(super) struct Weights {
-    /// The model file, which stands for the folder it is in (see [`super::slim::ITSELF`]).
+    /// The model file, which [`super::slim::ITSELF`] refers to.
     pub(super) model: PathBuf,
 }
 
 impl ModelDataResolver for Weights {
-    /// `path` was resolved by the library: it is inside the model's folder, symlinks included.
+    /// The library has resolved `path`: it is inside the model's folder, with symlinks resolved.
     fn read_bytes_from_path(
         &self,
         buffer: &mut Vec<u8>,

@@ -1,40 +1,42 @@
-//! What the library says of a failure, in words that a user can do something with.
+//! Rewrites errors and panics of the tract library into short texts for users.
 //!
-//! The library tells every layer it went through, with rules, facts and conditions of its own source.
-//! Kept are the node it was at, what it was about, and the cause, which it says last. Invariant: no path
-//! of source code and no dump of a fact or a graph; one line of bounded length.
+//! The library's errors list every layer on the way, with rules, facts and conditions of its source
+//! code. This module keeps the node that failed, the phase, and the cause, which comes last.
+//!
+//! Invariant: a text is one line of limited length, without source paths and without dumps of facts
+//! or graphs.
 
 use super::phrases::{reworded, with_dtypes};
 use crate::engine::refusal::tells_beyond;
 
-/// Most characters of the library's own words.
+/// Maximum length of a message of the library, in characters.
 const MAX_WORDS: usize = 240;
-/// Most characters of a text with its context.
+/// Maximum length of a message with its context, in characters.
 const MAX_REASON: usize = 400;
 
-/// A failure, told.
+/// A failure, described for users.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Told {
-    /// The library's name of the node it was at.
+    /// The library's name of the node that failed.
     pub(super) node: Option<String>,
-    /// What happened, without a full stop.
+    /// The cause, without a full stop.
     pub(super) reason: String,
 }
 
-/// What a layer of the library's was about.
+/// The phase of the library that a layer of an error belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Layer {
-    /// Types, shapes and values are put together.
+    /// Inferring types, shapes and values.
     Fit,
-    /// A node is brought into the library's own form.
+    /// Converting a node to the library's own form.
     Form,
-    /// A node runs.
+    /// Running a node.
     Run,
-    /// A node is read from the file.
+    /// Reading a node from the file.
     Read,
 }
 
-/// How texts of layers begin.
+/// Prefixes of the layers' texts.
 const LAYERS: [(&str, Layer); 10] = [
     ("Building node ", Layer::Read),
     ("Failed analyse for node", Layer::Fit),
@@ -48,7 +50,7 @@ const LAYERS: [(&str, Layer); 10] = [
     ("Evaluating node", Layer::Run),
 ];
 
-/// Where the library's words turn into a dump.
+/// Starts of dumps within the library's messages.
 const DUMPS: [&str; 8] = [
     " TypedFact",
     " InferenceFact",
@@ -60,7 +62,7 @@ const DUMPS: [&str; 8] = [
     "\u{1b}[",
 ];
 
-/// Tells an error by its texts, the outermost first.
+/// Describes an error by its texts, the outermost first.
 pub(super) fn of_error<'a>(texts: impl Iterator<Item = &'a str>) -> Told {
     let mut node = None;
     let mut about = None;
@@ -80,50 +82,50 @@ pub(super) fn of_error<'a>(texts: impl Iterator<Item = &'a str>) -> Told {
         }
     }
     let said = match &told[..] {
-        [] => "it does not say why".to_owned(),
+        [] => "no reason given".to_owned(),
         [.., cause] if about.is_some() => cause.clone(),
         all => cut(&all.join(": "), MAX_REASON),
     };
     let reason = match about {
-        Some(Layer::Fit) => format!("types, shapes or values do not fit there ({said})"),
-        Some(Layer::Form) => format!("it cannot plan this with these types and shapes ({said})"),
+        Some(Layer::Fit) => format!("its types, shapes or values are inconsistent ({said})"),
+        Some(Layer::Form) => format!("planning fails for these types and shapes ({said})"),
         Some(Layer::Run | Layer::Read) | None => said,
     };
     Told { node, reason }
 }
 
-/// Tells a panic by its message.
+/// Describes a panic by its message.
 pub(super) fn of_panic(message: &str) -> String {
     let said = clean(message);
     if said.is_empty() {
-        return "an internal error of the library".to_owned();
+        return "internal error of the library".to_owned();
     }
     if said.starts_with("attempt to divide by zero")
         || said.starts_with("attempt to calculate the remainder with a divisor of zero")
     {
-        return "a whole number is divided by zero".to_owned();
+        return "an integer is divided by zero".to_owned();
     }
-    // It has no code for something, and no other way to say so.
+    // The library panics for some unsupported operators.
     if tells_beyond(&said) {
         return said;
     }
-    format!("an internal error of the library ({said})")
+    format!("internal error of the library ({said})")
 }
 
-/// The node's name in `Failed analyse for node #3 "conv1" Conv`.
+/// Returns the node's name in `Failed analyse for node #3 "conv1" Conv`.
 fn quoted_node(text: &str) -> Option<String> {
     let (_, rest) = text.split_once('#')?;
     let (_, rest) = rest.split_once('"')?;
     rest.split_once('"').map(|(name, _)| name.to_owned())
 }
 
-/// The node's name in `Building node conv1 (Conv)`.
+/// Returns the node's name in `Building node conv1 (Conv)`.
 fn read_node(text: &str) -> Option<String> {
     let (node, _) = text.strip_prefix("Building node ")?.rsplit_once(" (")?;
     Some(node.to_owned()).filter(|node| !node.is_empty())
 }
 
-/// The library's words without what only its authors read, in ours where its phrase is known.
+/// Returns the library's message without internal details, translated if its phrase is known.
 fn clean(text: &str) -> String {
     let unwrapped = "called `Result::unwrap()` on an `Err` value: ";
     let text = text.strip_prefix(unwrapped).unwrap_or(text);
@@ -133,7 +135,7 @@ fn clean(text: &str) -> String {
     }
 }
 
-/// The library's words without paths of its source and dumps.
+/// Returns the library's message without source paths and dumps.
 fn cleaned(text: &str) -> String {
     let is_source = |word: &&str| word.contains(".rs:") || word.contains("/src/");
     let words: Vec<&str> = text
@@ -149,22 +151,22 @@ fn cleaned(text: &str) -> String {
         .strip_prefix("Impossible to unify ")
         .and_then(|rest| rest.split_once(" with "))
     {
-        return cut(&format!("{left} and {right} should be the same"), MAX_WORDS);
+        return cut(&format!("{left} and {right} must be equal"), MAX_WORDS);
     }
     if let Some((_, rest)) = line
         .strip_prefix("Condition failed: `")
         .and_then(|rest| rest.split_once('`'))
     {
-        // What follows are the values that were compared.
+        // The rest lists the compared values.
         return cut(
-            &format!("a condition of its own does not hold{rest}"),
+            &format!("an internal condition does not hold{rest}"),
             MAX_WORDS,
         );
     }
     cut(line, MAX_WORDS)
 }
 
-/// `Val(2)` and `Sym(batch)` as `2` and `batch`.
+/// Rewrites `Val(2)` and `Sym(batch)` as `2` and `batch`.
 fn plain_values(text: &str) -> String {
     let mut rest = text;
     let mut plain = String::with_capacity(text.len());
@@ -187,7 +189,7 @@ fn plain_values(text: &str) -> String {
     plain
 }
 
-/// One line of at most `size` characters.
+/// Returns one line of at most `size` characters.
 fn cut(text: &str, size: usize) -> String {
     if text.chars().count() <= size {
         return text.to_owned();
@@ -217,7 +219,7 @@ mod tests {
         assert_eq!(node.as_deref(), Some("y"));
         assert_eq!(
             reason,
-            "types, shapes or values do not fit there (2 and 1 should be the same)"
+            "its types, shapes or values are inconsistent (2 and 1 must be equal)"
         );
         let (node, reason) = told(&[
             "Translating node #2 \"conv 1\" ConvHir ToTypedTranslator",
@@ -227,7 +229,7 @@ mod tests {
         assert_eq!(node.as_deref(), Some("conv 1"));
         assert_eq!(
             reason,
-            "it cannot plan this with these types and shapes (a condition of its own does not hold \
+            "planning fails for these types and shapes (an internal condition does not hold \
              (float32 vs int32))"
         );
         let (node, reason) = told(&["Evaluating #3 \"y\" ScatterNd", "Bool is not a number"]);
@@ -249,10 +251,10 @@ mod tests {
             of_panic(
                 "called `Result::unwrap()` on an `Err` value: Inconsistent matmul: a: 1,1 b: 6,2, a_trans: false"
             ),
-            "an internal error of the library (matrices of the shapes [1,1] and [6,2] cannot be \
+            "internal error of the library (matrices of the shapes [1,1] and [6,2] cannot be \
              multiplied)"
         );
-        assert_eq!(of_panic(" \n"), "an internal error of the library");
+        assert_eq!(of_panic(" \n"), "internal error of the library");
         assert_eq!(
             of_panic("not yet implemented: f16"),
             "not yet implemented: f16"
@@ -278,7 +280,7 @@ mod tests {
     fn texts_of_ours_are_kept() {
         for text in [
             "a shift of 8 bits by 9 would be computed wrongly",
-            "nothing in the graph makes a, b",
+            "no node of the graph computes a, b",
             "the index 1040 of `aten::embedding` is not below 1000",
         ] {
             assert_eq!(told(&[text]), (None, text.to_owned()));

@@ -1,8 +1,10 @@
-//! The metrics: what is counted of requests and connections, and the page with it, the services, the
-//! store and the process.
+//! Metrics of the gateway: counters of requests and connections, and the Prometheus page that shows
+//! them.
 //!
-//! Invariant: counting a request takes no lock; what a page needs beyond counts is looked up when it is
-//! asked for.
+//! The page also shows the state of services, the store and the process, which is read when the
+//! page is requested.
+//!
+//! Invariant: counting a request takes no lock on its usual path.
 
 mod page;
 mod process;
@@ -20,7 +22,7 @@ use crate::metric::{Family, Histogram, OTHER};
 pub(super) use page::{Names, OfAccount, Present};
 use storage::{Sizes, Storage};
 
-/// Methods with a label of their own: methods are the client's to choose.
+/// Methods with their own label. All others share one, since clients choose methods freely.
 const METHODS: [Method; 7] = [
     Method::GET,
     Method::POST,
@@ -31,23 +33,23 @@ const METHODS: [Method; 7] = [
     Method::PATCH,
 ];
 
-/// What is counted.
+/// The counters of the gateway.
 #[derive(Debug, Default)]
 pub(super) struct Metrics {
     routes: Family<String, Route>,
     in_flight: AtomicI64,
-    /// What a limit of the server refused, by the limit.
+    /// Rejected requests and connections, by the limit they reached.
     limits_reached: Family<&'static str, AtomicU64>,
     tasks_created: AtomicU64,
     connections: Arc<Connections>,
     reloads: [AtomicU64; 2],
-    /// When settings were taken over last; 0 is never.
+    /// Time of the last successful reload, in seconds since the Unix epoch; 0 if none happened.
     reloaded_at: AtomicI64,
     storage: Arc<Storage>,
     polls: Polls,
 }
 
-/// How long single steps of requests kept a thread of the server.
+/// How long single polls of request futures occupied a thread.
 #[derive(Debug)]
 struct Polls(Histogram);
 
@@ -61,7 +63,7 @@ impl Default for Polls {
 #[derive(Debug)]
 struct Route {
     took: Histogram,
-    /// By method, as a place in [`METHODS`], and status.
+    /// By method, as an index into [`METHODS`], and status.
     counts: Family<(usize, u16), AtomicU64>,
 }
 
@@ -72,7 +74,7 @@ struct Connections {
     accepted: AtomicU64,
 }
 
-/// A connection that is open.
+/// An open connection, until it is dropped.
 pub(super) struct Open(Arc<Connections>);
 
 impl Drop for Open {
@@ -82,24 +84,24 @@ impl Drop for Open {
 }
 
 impl Metrics {
-    /// Counts a request that came, until [`Self::answered`].
+    /// Counts a request as in flight, until [`Self::answered`].
     pub(super) fn came(&self) {
         self.in_flight.fetch_add(1, Relaxed);
     }
 
-    /// Counts a step of a request that kept a thread of the server for so long.
+    /// Records how long one poll of a request occupied a thread.
     pub(super) fn polled(&self, took: Duration) {
         self.polls.0.time(took);
     }
 
-    /// Counts a connection until the answer is dropped.
+    /// Counts a connection as open until the returned guard is dropped.
     pub(super) fn connected(&self) -> Open {
         self.connections.open.fetch_add(1, Relaxed);
         self.connections.accepted.fetch_add(1, Relaxed);
         Open(Arc::clone(&self.connections))
     }
 
-    /// Counts a request that is answered, or whose client did not wait.
+    /// Counts a request that was answered, or whose client disconnected.
     pub(super) fn answered(&self, method: &Method, route: &str, status: u16, took: Duration) {
         self.in_flight.fetch_sub(1, Relaxed);
         let known = METHODS.iter().position(|known| known == method);
@@ -110,7 +112,7 @@ impl Metrics {
         });
     }
 
-    /// Counts a request of which not even the head could be read.
+    /// Counts a request whose head could not be read.
     pub(super) fn unread(&self, status: u16) {
         let series = (METHODS.len(), status);
         self.routes.with("unmatched", Route::new, |route| {
@@ -127,12 +129,12 @@ impl Metrics {
         self.tasks_created.fetch_add(1, Relaxed);
     }
 
-    /// What a data directory holds.
+    /// Returns the sizes of the data directory.
     pub(super) async fn sizes(&self, directory: &Path) -> Sizes {
         self.storage.sizes(directory).await
     }
 
-    /// Counts an attempt to take over settings.
+    /// Counts a reload.
     pub(super) fn reloaded(&self, succeeded: bool) {
         self.reloads[usize::from(succeeded)].fetch_add(1, Relaxed);
         if succeeded {
@@ -154,7 +156,7 @@ fn one_more(count: &AtomicU64) {
     count.fetch_add(1, Relaxed);
 }
 
-/// The label of a place in [`METHODS`].
+/// Returns the label of an index into [`METHODS`].
 fn method(place: usize) -> &'static str {
     match place {
         0 => "GET",

@@ -1,4 +1,4 @@
-//! The page: every metric with its name, its help and its labels.
+//! Renders the metrics page: every metric with its name, help and labels.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -13,23 +13,24 @@ use crate::service::engine::SessionState;
 use crate::service::meter::{Meter, Operation, Outcome};
 use crate::service::{Kind, Service};
 
-/// The name of a metric, its help, and what it is of a service: times, a count, what it is doing.
+/// A metric's name, its help, and the function that reads its value: times, a count, or current
+/// activity.
 type Times = (&'static str, &'static str, fn(&Meter) -> &Histogram);
 type Count = (&'static str, &'static str, fn(&Meter) -> &AtomicU64);
 type Doing = (&'static str, &'static str, fn(&Service) -> usize);
 
-/// What is looked up when the page is asked for.
+/// State that is read when the page is requested.
 pub(in crate::gateway) struct Present {
     /// The services and accounts that may be named.
     pub(in crate::gateway) names: Names,
-    /// Waiting and running tasks, if the store tells.
+    /// Number of waiting and running tasks, if the store provides it.
     pub(in crate::gateway) tasks: Option<(u64, u64)>,
     pub(in crate::gateway) services: Vec<Arc<Service>>,
     /// Packages that are not served.
     pub(in crate::gateway) unserved: usize,
-    /// Bytes of loaded sessions, and what they may take together.
+    /// Memory of loaded sessions, and their shared budget, in bytes.
     pub(in crate::gateway) memory: (u64, u64),
-    /// Jobs of processes that read bytes of others: waiting and running.
+    /// Waiting and running jobs of the processes that parse untrusted input.
     pub(in crate::gateway) parser_jobs: (usize, usize),
     /// Bytes of request bodies in memory.
     pub(in crate::gateway) body_bytes: usize,
@@ -38,20 +39,20 @@ pub(in crate::gateway) struct Present {
     pub(in crate::gateway) accounts: Vec<OfAccount>,
 }
 
-/// What is known of an account.
+/// An account's values on the page.
 pub(in crate::gateway) struct OfAccount {
     pub(in crate::gateway) name: String,
     /// CPU time since the start.
     pub(in crate::gateway) cpu: Duration,
-    /// Bytes that it has stored, by their kind.
+    /// Stored bytes, by kind.
     pub(in crate::gateway) stored: Vec<(&'static str, u64)>,
 }
 
-/// Which services and accounts a page names.
+/// The services and accounts that a page may name.
 pub(in crate::gateway) enum Names {
     None,
     All,
-    /// One account, and the services of these labels.
+    /// One account, and the services with these labels.
     Of {
         account: String,
         services: HashSet<String>,
@@ -77,7 +78,7 @@ impl Names {
 }
 
 impl Metrics {
-    /// The page.
+    /// Renders the page.
     pub(in crate::gateway) fn page(&self, present: &Present, format: Format) -> String {
         let sessions = present.services.iter().flat_map(|it| sessions(it));
         let workers: Vec<u32> = sessions.filter_map(|session| session.process).collect();
@@ -179,7 +180,7 @@ impl Metrics {
     }
 }
 
-/// What was asked of services, by whom, and what came of it.
+/// Writes the requests to services, by account, operation and outcome.
 fn asked(page: &mut Page, meters: &[&Arc<Meter>], names: &Names) {
     let help =
         "Requests to services (predict, create) and runs of tasks (task), by what came of them.";
@@ -208,7 +209,7 @@ fn asked(page: &mut Page, meters: &[&Arc<Meter>], names: &Names) {
     }
 }
 
-/// How services ran.
+/// Writes how services ran: times, batches, loads and crashes.
 fn ran(page: &mut Page, meters: &[&Arc<Meter>]) {
     let times: [Times; 6] = [
         (
@@ -246,7 +247,7 @@ fn ran(page: &mut Page, meters: &[&Arc<Meter>]) {
         let mut samples = page.histogram(name, help);
         for meter in meters {
             let histogram = of(meter);
-            // A service that is another HTTP service has no queue and no model.
+            // Services that proxy another HTTP service have neither queue nor model.
             if !histogram.is_empty() {
                 samples.add_histogram(&[("service", &meter.label)], histogram);
             }
@@ -277,7 +278,7 @@ fn ran(page: &mut Page, meters: &[&Arc<Meter>]) {
     }
 }
 
-/// The addresses of services that are other HTTP services, for operators and owners only.
+/// Writes the upstream addresses of proxies, for operators and owners only.
 fn upstreams(page: &mut Page, services: &[Arc<Service>], names: &Names) {
     let mut states: BTreeMap<(&str, String), (bool, usize)> = BTreeMap::new();
     for service in services {
@@ -309,7 +310,7 @@ fn upstreams(page: &mut Page, services: &[Arc<Service>], names: &Names) {
     }
 }
 
-/// What accounts took and have.
+/// Writes CPU time and stored bytes of accounts.
 fn accounts(page: &mut Page, accounts: &[OfAccount]) {
     let help = "CPU time that the models of an account's requests took.";
     let mut samples = page.counter("pkgtool_account_cpu_seconds", help);
@@ -335,7 +336,7 @@ fn tasks(page: &mut Page, present: &Present) {
     }
 }
 
-/// Services and their sessions, all together.
+/// Writes totals of services and their sessions.
 fn loaded(page: &mut Page, present: &Present) {
     let services = &present.services;
     page.gauge("pkgtool_services", "Services.")
@@ -357,7 +358,7 @@ fn loaded(page: &mut Page, present: &Present) {
     .add(&[], present.memory.1);
 }
 
-/// Sessions and what they do, by service.
+/// Writes sessions and queues, by service.
 fn sessions_and_queues(page: &mut Page, present: &Present, processes: &Processes) {
     let services = present.services.iter();
     let services = services.filter(|it| present.names.has_service(&it.meter.label));
@@ -400,7 +401,7 @@ fn sessions_and_queues(page: &mut Page, present: &Present, processes: &Processes
     }
 }
 
-/// Sessions with a number among those of their label.
+/// Sessions, numbered among those with the same label.
 struct Numbered<'s>(Vec<(&'s str, String, SessionState)>);
 
 impl<'s> Numbered<'s> {
@@ -416,7 +417,7 @@ impl<'s> Numbered<'s> {
     }
 }
 
-/// Services by their label in metrics, which those beyond the bound share.
+/// Groups services by their label. Services beyond the maximum number of labels share one.
 fn by_label(services: &[Arc<Service>]) -> BTreeMap<&str, Vec<&Service>> {
     let mut labels: BTreeMap<&str, Vec<&Service>> = BTreeMap::new();
     for service in services {
@@ -438,7 +439,7 @@ fn sessions(service: &Service) -> Vec<SessionState> {
     }
 }
 
-/// Requests of a service that wait and that run.
+/// Returns the number of waiting and running requests of a service.
 fn activity(service: &Service) -> (usize, usize) {
     match &service.kind {
         Kind::Device(device) => {

@@ -1,5 +1,5 @@
-//! The process and its workers as the system sees them, under Prometheus' standard names. What a system
-//! does not tell is left out.
+//! Metrics of this process and its workers, under Prometheus' standard names. Values that the
+//! system does not provide are omitted.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,10 @@ use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 
 use crate::metric::Page;
 
-/// What the system tells of processes, at one moment.
+/// The system's values for this process and its workers, at one moment.
 pub(super) struct Processes {
     own: Option<Memory>,
-    /// Memory of workers, by their number.
+    /// Memory of workers, by their process id.
     workers: HashMap<u32, Memory>,
 }
 
@@ -22,7 +22,7 @@ struct Memory {
 }
 
 impl Processes {
-    /// Asks the system for this process and these workers.
+    /// Reads the values of this process and these workers.
     pub(super) fn now(workers: &[u32]) -> Self {
         let own = std::process::id();
         let numbers = workers.iter().copied().chain([own]);
@@ -47,12 +47,12 @@ impl Processes {
         }
     }
 
-    /// Bytes of memory that a worker holds.
+    /// Returns the resident memory of a worker, in bytes.
     pub(super) fn resident(&self, worker: u32) -> Option<u64> {
         self.workers.get(&worker).map(|memory| memory.resident)
     }
 
-    /// What is known of this process.
+    /// Writes the metrics of this process.
     pub(super) fn write(&self, page: &mut Page) {
         if let Some(own) = self.own {
             page.gauge(
@@ -121,10 +121,10 @@ fn most_files() -> Option<u64> {
     None
 }
 
-/// Open files, where the system lists them.
+/// Returns the number of open files, if the system lists them.
 fn open_files() -> Option<usize> {
     let listed = std::fs::read_dir("/proc/self/fd").or_else(|_| std::fs::read_dir("/dev/fd"));
-    // The listing itself is one.
+    // The listing itself is one open file.
     listed.ok().map(|files| files.count().saturating_sub(1))
 }
 

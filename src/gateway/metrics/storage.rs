@@ -1,7 +1,7 @@
-//! How much the data directory holds and how much room its disk has left.
+//! Metrics of the data directory: its size, and the free space of its disk.
 //!
-//! Invariant: no page waits until all files were looked at: it shows what was counted last, and counting
-//! goes on for a small part of the time only.
+//! Invariant: a page shows the last count instead of waiting for a new one. Counting runs in the
+//! background for a small part of the time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,16 +14,16 @@ use walkdir::WalkDir;
 
 use crate::metric::Page;
 
-/// How long a count is shown before files are counted again, at least.
+/// Minimum time between two counts.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// It is also shown for so many times as long as counting took.
+/// A count also stays valid for this many times as long as counting took.
 const PATIENCE: u32 = 50;
 
-/// The blobs' directory in the data directory; everything else is the database's.
+/// The blobs' directory in the data directory. Everything else belongs to the database.
 const BLOBS: &str = "blobs";
 
-/// What the data directory holds.
+/// Counts the sizes of a data directory.
 #[derive(Debug, Default)]
 pub(super) struct Storage {
     counted: ArcSwapOption<Counted>,
@@ -38,17 +38,18 @@ struct Counted {
     blobs: u64,
 }
 
-/// What is shown of it.
+/// The sizes that a page shows.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::gateway) struct Sizes {
-    /// Bytes of the database's files and of the blobs.
+    /// Size of the database's files and of the blobs, in bytes.
     store: Option<(u64, u64)>,
-    /// Bytes of the disk that are free to this user, and all of them.
+    /// Free space for this user and total size of the disk, in bytes.
     disk: Option<(u64, u64)>,
 }
 
 impl Storage {
-    /// What is known now. The first time files are counted before it answers, later meanwhile.
+    /// Returns the last count. The first call waits for a count; later ones start it in the
+    /// background.
     pub(super) async fn sizes(self: &Arc<Self>, directory: &Path) -> Sizes {
         let counted = self.counted.load_full();
         let is_fresh = counted.as_ref().is_some_and(|it| {
@@ -59,7 +60,7 @@ impl Storage {
             let (storage, directory) = (Arc::clone(self), directory.to_owned());
             let counting = tokio::task::spawn_blocking(move || storage.count(&directory));
             if counted.is_none() {
-                // It ends with the size, or leaves it unknown.
+                // A timeout leaves the size unknown.
                 let _ = tokio::time::timeout(Duration::from_secs(1), counting).await;
             }
         }
@@ -74,7 +75,7 @@ impl Storage {
         let start = Instant::now();
         let blobs_directory: PathBuf = directory.join(BLOBS);
         let (mut database, mut blobs) = (0_u64, 0_u64);
-        // A file that is gone meanwhile counts nothing.
+        // Files that were deleted in the meantime are skipped.
         for entry in WalkDir::new(directory).into_iter().flatten() {
             if !entry.file_type().is_file() {
                 continue;

@@ -1,4 +1,4 @@
-//! Where something is to be inserted.
+//! The position of a completion in a document.
 
 use serde_json::Value as Json;
 
@@ -6,7 +6,7 @@ use super::super::place::Place;
 use super::super::view::View;
 use super::item::{Insert, Item, Kind};
 
-/// A place in a document.
+/// The position of the cursor in a document.
 pub(super) struct Cursor<'a> {
     pub(super) view: &'a View<'a>,
     pub(super) place: &'a Place<'a>,
@@ -14,7 +14,7 @@ pub(super) struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// A comma, if another member or element follows without one.
+    /// Returns a comma if another member or element follows without one.
     pub(super) fn comma(&self) -> &'static str {
         let after = self.place.token(self.offset).end;
         let rest = self.view.text.as_str()[after..].trim_start();
@@ -25,7 +25,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// A string to stand here.
+    /// Returns an item that inserts a string here.
     pub(super) fn text(&self, word: &str) -> Item {
         let span = self.place.token(self.offset);
         let insert = format!("{}{}", Json::from(word), self.comma());

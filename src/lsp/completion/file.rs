@@ -1,4 +1,4 @@
-//! Files beside the config, as references to them are written.
+//! Completion of references to files beside the config.
 
 use std::fs;
 use std::path::Path;
@@ -8,12 +8,13 @@ use super::cursor::Cursor;
 use super::item::{Insert, Item, Kind, escaped};
 use crate::package::{config, model_file, precision};
 
-/// Most entries of a directory that are looked at.
+/// Maximum number of directory entries that are read.
 const MAX_ENTRIES: usize = 2000;
 /// Extensions of tokenizer files.
 const TOKENIZERS: [&str; 4] = ["json", "model", "txt", "bin"];
 
-/// Files that the reference at the cursor may mean: models, or tokenizers, and directories on the way to them.
+/// Returns the files that the reference at the cursor may name: models or tokenizers, and
+/// directories on the way to them.
 pub(super) fn files(cursor: &Cursor<'_>, models: bool) -> Vec<Item> {
     let typed = match cursor.place.part {
         Part::Value(node) => node.as_str().unwrap_or_default(),
@@ -68,7 +69,8 @@ fn listed(cursor: &Cursor<'_>, directory: &Path, base: &str, models: bool) -> Ve
     items
 }
 
-/// A directory: the author goes on within it, so the string stays open.
+/// Returns the item of a directory. The string stays open, since the author continues within the
+/// directory.
 fn folder(cursor: &Cursor<'_>, reference: &str) -> Item {
     let span = cursor.place.token(cursor.offset);
     let quoted = serde_json::Value::from(reference).to_string();

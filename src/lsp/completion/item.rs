@@ -1,4 +1,4 @@
-//! One proposal, in the protocol's form.
+//! A completion item in the form of the protocol.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::super::view::View;
 use crate::source::Span;
 use crate::source::edit::TextEdit;
 
-/// LSP's kinds of completions, as far as they are used.
+/// The kinds of LSP completion items that are used.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
     Property = 10,
@@ -16,20 +16,20 @@ pub(super) enum Kind {
     Folder = 19,
 }
 
-/// A proposal. Lines after the first are indented relative to the line on which it is inserted.
+/// A completion item. Lines after the first are indented relative to the line of the insertion.
 #[derive(Debug, Clone)]
 pub(super) struct Item {
     pub(super) label: String,
     pub(super) kind: Kind,
     pub(super) detail: Option<String>,
     pub(super) documentation: Option<String>,
-    /// What is inserted: as a snippet, `$1` and so on are places to fill in.
+    /// The inserted text. In a snippet, `$1` and so on are placeholders.
     pub(super) insert: Insert,
-    /// What it takes the place of.
+    /// The span that the item replaces.
     pub(super) edit: Span,
-    /// A change elsewhere that goes with it.
+    /// An additional edit elsewhere in the document.
     pub(super) other: Option<TextEdit>,
-    /// Items are shown by this, then by their order.
+    /// Primary sort key of the items. Items of the same rank keep their order.
     pub(super) rank: u8,
 }
 
@@ -68,10 +68,10 @@ impl Item {
         self
     }
 
-    /// The item as the protocol has it; `order` is its place among all.
+    /// Returns the item as JSON. `order` is its index among all items.
     pub(super) fn json(self, view: &View<'_>, order: usize) -> Value {
         let typed = &view.text.as_str()[self.edit.start..self.edit.end];
-        // What clients filter by must begin as what is replaced does.
+        // Clients match the filter text with the replaced text, so both must begin alike.
         let filter = if typed.starts_with('"') {
             json!(self.label).to_string()
         } else {
@@ -119,7 +119,7 @@ impl Item {
     }
 }
 
-/// A text that snippets take as it is.
+/// Escapes text for use in a snippet.
 pub(super) fn escaped(text: &str) -> String {
     text.replace('\\', r"\\")
         .replace('$', r"\$")

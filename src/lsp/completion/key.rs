@@ -1,4 +1,4 @@
-//! Keys of objects: what the schema knows and is not there yet, what must be there first.
+//! Completion of object keys: the keys of the schema that are missing, required keys first.
 
 use super::super::place::Part;
 use super::super::shape::Shape;
@@ -10,7 +10,7 @@ use crate::package::config::SCHEMA_ID;
 use crate::source::JsonPath;
 use crate::source::json::Member;
 
-/// Keys that may stand where the cursor is.
+/// Returns the keys that are possible at the cursor.
 pub(super) fn keys(cursor: &Cursor<'_>) -> Vec<Item> {
     let Some(holder) = cursor.place.holder else {
         return Vec::new();
@@ -43,7 +43,7 @@ pub(super) fn keys(cursor: &Cursor<'_>) -> Vec<Item> {
     };
     let has = |key: &str| !is_new(key);
     for (key, member) in shape.members() {
-        // A variant has one of the two.
+        // A variant has either `file` or `components`.
         let is_other = key == "file" && has("components") || key == "components" && has("file");
         if !is_new(key) || is_other {
             continue;
@@ -66,7 +66,7 @@ pub(super) fn keys(cursor: &Cursor<'_>) -> Vec<Item> {
     items
 }
 
-/// What is written after a key, as a snippet.
+/// Returns the value that is inserted after a key, as a snippet.
 fn value_of(cursor: &Cursor<'_>, path: &JsonPath, key: &str, shape: Shape) -> String {
     if path.steps().len() == 1 && key == "$schema" && !cursor.view.is_list() {
         return format!("\"{}\"", escaped(SCHEMA_ID));

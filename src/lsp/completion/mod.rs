@@ -1,4 +1,4 @@
-//! Completion: keys, words, files, and what models say, also in a text that is half typed.
+//! Completion of keys, words, file names and values from models. It also works in incomplete JSON.
 
 mod cursor;
 mod file;
@@ -15,10 +15,10 @@ use super::view::View;
 use cursor::Cursor;
 use item::Item;
 
-/// Most items of one answer.
+/// Maximum number of items in an answer.
 const MAX_ITEMS: usize = 2000;
 
-/// The completions at `offset`.
+/// Returns the completions at `offset`.
 pub(super) fn complete(view: &View<'_>, offset: usize) -> Value {
     let place = Place::at(view.text.as_str(), &view.tree, offset);
     let cursor = Cursor {

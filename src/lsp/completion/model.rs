@@ -1,4 +1,5 @@
-//! What models say, as a config declares it: all methods, one method, one tensor.
+//! Completion of signatures from model files: all methods, one method, or one tensor, in the form
+//! of a config.
 
 use std::fmt::Write;
 
@@ -12,10 +13,10 @@ use crate::model::{ModelInfo, declaration};
 use crate::source::JsonPath;
 use crate::source::json::Step;
 
-/// The name under which the one graph of a file that names none is usually declared.
+/// The usual method name for a file whose only graph has no name.
 const FORWARD: &str = "forward";
 
-/// Keys that may stand in the object at `path`, with what the models say as their values.
+/// Returns the keys that are possible in the object at `path`, with their values from the models.
 pub(super) fn keys(slot: &Slot<'_>, path: &JsonPath) -> Vec<Item> {
     let view = slot.cursor.view;
     let Some(variant) = view.variant(path) else {
@@ -30,7 +31,7 @@ pub(super) fn keys(slot: &Slot<'_>, path: &JsonPath) -> Vec<Item> {
         declared
             .map(|(name, value)| {
                 let item = slot.item(&name, &escaped(&written(&value, 0)));
-                item.detail("as the model says").rank(0)
+                item.detail("as in the model").rank(0)
             })
             .collect()
     };
@@ -40,7 +41,7 @@ pub(super) fn keys(slot: &Slot<'_>, path: &JsonPath) -> Vec<Item> {
     }
 }
 
-/// Values that may stand at the cursor within `methods`.
+/// Returns the values that are possible at the cursor within `methods`.
 pub(super) fn values(cursor: &Cursor<'_>) -> Vec<Item> {
     let view = cursor.view;
     let path = &cursor.place.path;
@@ -77,7 +78,7 @@ pub(super) fn values(cursor: &Cursor<'_>) -> Vec<Item> {
     vec![Item::new(&label, Kind::Value, Insert::Plain(insert), span).rank(0)]
 }
 
-/// All methods of a variant, as they are written.
+/// Returns all methods of a variant as formatted JSON.
 pub(super) fn all(view: &View<'_>, variant: VariantAt<'_>) -> Option<String> {
     Some(written(&Json::Object(declared(view, variant)?), 0))
 }
@@ -126,7 +127,7 @@ fn signature(
     declaration::signature(method(info, name)?).ok()
 }
 
-/// Whether the cursor stands for a tensor of a signature, and which.
+/// Returns the tensor of a signature at the cursor, if there is one: the key and the index.
 fn tensor_at(cursor: &Cursor<'_>, nested: bool) -> Option<(String, usize)> {
     let (_, _, rest) = method_steps(&cursor.place.path, nested)?;
     match rest {
@@ -135,7 +136,7 @@ fn tensor_at(cursor: &Cursor<'_>, nested: bool) -> Option<(String, usize)> {
     }
 }
 
-/// JSON as configs have it: a tensor on one line, two spaces a level.
+/// Formats JSON in the style of configs: a tensor on one line, indentation of two spaces per level.
 fn written(value: &Json, level: usize) -> String {
     let indentation = "  ".repeat(level + 1);
     let end = "  ".repeat(level);
@@ -168,7 +169,7 @@ fn written(value: &Json, level: usize) -> String {
     text
 }
 
-/// A value on one line: `[1, -1]`.
+/// Formats a value on one line, such as `[1, -1]`.
 fn flat(value: &Json) -> String {
     match value {
         Json::Array(elements) => {

@@ -1,4 +1,4 @@
-//! A key to be written: in its place, with its value and the commas around it.
+//! The insertion of a key, with its value and the required commas.
 
 use super::cursor::Cursor;
 use super::item::{Insert, Item, Kind, escaped};
@@ -6,17 +6,18 @@ use crate::source::Span;
 use crate::source::edit::TextEdit;
 use crate::source::json::Member;
 
-/// Where a key is to be written.
+/// The place where a key is inserted.
 pub(super) struct Slot<'a> {
     pub(super) cursor: &'a Cursor<'a>,
     /// The member whose key is being typed.
     pub(super) own: Option<&'a Member>,
-    /// A comma that the member before needs.
+    /// The comma that is missing after the previous member.
     pub(super) before: Option<TextEdit>,
 }
 
 impl Slot<'_> {
-    /// The key with its value, a snippet; the key alone where a value stands already.
+    /// Returns an item with the key and its value as a snippet, or with the key alone if a value
+    /// exists.
     pub(super) fn item(&self, key: &str, value: &str) -> Item {
         let span = self.cursor.place.token(self.cursor.offset);
         let text = self.cursor.view.text.as_str();
@@ -34,7 +35,7 @@ impl Slot<'_> {
     }
 }
 
-/// The comma that is missing after the member before the cursor.
+/// Returns the comma that is missing after the member before the cursor.
 pub(super) fn comma_before(cursor: &Cursor<'_>, others: &[&Member]) -> Option<TextEdit> {
     let start = cursor.place.token(cursor.offset).start;
     let end = |member: &Member| member.value.span.end.max(member.key_span.end);

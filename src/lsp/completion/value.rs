@@ -1,4 +1,5 @@
-//! Values: words of the schema, tokens of precision lists, licences, sizes, files, a whole config.
+//! Completion of values: words of the schema, precision tokens, licences, sizes, files, a complete
+//! config.
 
 use super::super::view::View;
 use super::cursor::Cursor;
@@ -9,7 +10,7 @@ use crate::package::{Backend, license, naming};
 use crate::source::JsonPath;
 use crate::source::json::{Node, Step};
 
-/// Values that may stand where the cursor is.
+/// Returns the values that are possible at the cursor.
 pub(super) fn values(cursor: &Cursor<'_>) -> Vec<Item> {
     let view = cursor.view;
     let path = &cursor.place.path;
@@ -37,7 +38,7 @@ pub(super) fn values(cursor: &Cursor<'_>) -> Vec<Item> {
     }
 }
 
-/// The one value that fits at `path`, if what surrounds the config says so.
+/// Returns the only value that fits at `path`, if the files around the config determine it.
 pub(super) fn certain(view: &View<'_>, path: &JsonPath) -> Option<String> {
     let [Step::Key(key)] = path.steps() else {
         return None;
@@ -110,7 +111,7 @@ fn licenses(cursor: &Cursor<'_>) -> Vec<Item> {
             let item = cursor
                 .text(name)
                 .rank(if usual.contains(&name) { 1 } else { 5 });
-            item.detail(full.unwrap_or("a model card's slug"))
+            item.detail(full.unwrap_or("short name in model cards"))
         })
         .collect()
 }
@@ -152,12 +153,12 @@ fn sizes(cursor: &Cursor<'_>) -> Vec<Item> {
         let span = cursor.place.token(cursor.offset);
         let insert = Insert::Plain(format!("{size}{}", cursor.comma()));
         let item = Item::new(&size.to_string(), Kind::Value, insert, span);
-        item.detail("what is on disk").rank(0)
+        item.detail("size on disk").rank(0)
     });
     item.into_iter().collect()
 }
 
-/// A config to be filled in.
+/// Returns a template of a complete config.
 fn whole(cursor: &Cursor<'_>) -> Item {
     let certain = |key: &str, place: &str| {
         let word = certain(cursor.view, &JsonPath::root().key(key));
@@ -178,5 +179,5 @@ fn whole(cursor: &Cursor<'_>) -> Item {
         Insert::Snippet(snippet),
         span,
     );
-    item.detail("a config to be filled in")
+    item.detail("template of a config")
 }

@@ -1,41 +1,42 @@
-//! What a model says of itself: its functions with what they take, give and keep, and its metadata.
+//! Reads a Core ML model description: functions with inputs, outputs and states, and metadata.
 //!
-//! `ModelDescription` of coremltools 9. Invariant: what is kept of it is bounded, whatever its size.
+//! Source: `ModelDescription` of coremltools 9. Invariant: the retained data is bounded, whatever
+//! the size of the file.
 
 use super::error::Error;
 use super::feature::Feature;
 use crate::model::executorch::coreml::{Field, Message};
 
-/// Most inputs, outputs and states of all functions together.
+/// Maximum number of inputs, outputs and states of all functions together.
 const MAX_FEATURES: usize = 1 << 14;
-/// Most entries of metadata.
+/// Maximum number of metadata entries.
 const MAX_ENTRIES: usize = 1 << 10;
-/// Longest part of a text that is shown.
+/// Maximum length of a displayed text.
 const MAX_TEXT: usize = 4096;
 
-/// The description.
+/// The parsed description.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Description {
-    /// Functions; of a model without several the only one, without a name.
+    /// Functions; a model without named functions has a single unnamed one.
     pub(super) functions: Vec<Function>,
-    /// The function that is called where none is named, of a model with several.
+    /// The default function of a model with several functions.
     pub(super) default: Option<String>,
-    /// What authors wrote, in order.
+    /// Metadata written by authors, in order.
     pub(super) metadata: Vec<(String, String)>,
-    /// What wrote the file.
+    /// The program that wrote the file.
     pub(super) producer: Option<String>,
 }
 
 /// A function.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Function {
-    /// Its name, where there are several.
+    /// Its name, if the model has several functions.
     pub(super) name: Option<String>,
-    /// What it takes.
+    /// Inputs.
     pub(super) inputs: Vec<Feature>,
-    /// What it gives.
+    /// Outputs.
     pub(super) outputs: Vec<Feature>,
-    /// What it keeps from call to call.
+    /// State kept from call to call.
     pub(super) states: Vec<Feature>,
 }
 
@@ -145,7 +146,7 @@ fn entry(message: Message<'_>) -> Result<(String, String), Error> {
     Ok((key, value))
 }
 
-/// The beginning of a text.
+/// Reads the beginning of a text.
 fn shown(field: &Field<'_>) -> Result<String, Error> {
     let mut text = field.text()?;
     if text.len() > MAX_TEXT {

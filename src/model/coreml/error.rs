@@ -1,69 +1,69 @@
-//! What can be broken in a Core ML model. Every message names the file of a folder, the place in it, what was
-//! expected and what was found.
+//! Errors of the Core ML reader. Every message names the file in a package, the position in it, and
+//! the expected and the actual content.
 
 use std::io;
 
 use crate::model::{Breach, executorch};
 use crate::package::reference::ReferenceError;
 
-/// What is broken in a Core ML model.
+/// A violation of the Core ML format.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A message of the model is broken.
+    /// A protobuf message of the model is invalid.
     #[error("{0}")]
     Message(#[from] executorch::Error),
-    /// A message in a file of a folder is broken.
+    /// A protobuf message in a file of a package is invalid.
     #[error("`{file}`: {error}")]
     Within {
-        /// The file, from the folder.
+        /// The file, relative to the package.
         file: String,
-        /// What is broken in it.
+        /// The violation.
         error: executorch::Error,
     },
-    /// A `.mlpackage` that is an archive.
+    /// The `.mlpackage` is an archive instead of a folder.
     #[error("a zip archive; a `.mlpackage` is a folder: unpack the archive")]
     Zipped,
-    /// A `.mlpackage` that is a file.
+    /// The `.mlpackage` is a file instead of a folder.
     #[error("a file; a `.mlpackage` is a folder with a Manifest.json")]
     NoFolder,
-    /// No model at all.
+    /// The file lacks a part that every model has.
     #[error("{expected} was expected in a model, none was found in {size} bytes")]
     Empty {
-        /// What is not there.
+        /// The missing part.
         expected: &'static str,
-        /// Bytes there are.
+        /// Size of the file in bytes.
         size: u64,
     },
-    /// The manifest is not what it should be.
+    /// The manifest has unexpected content.
     #[error("`Manifest.json`: expected {expected}, found {found}")]
     Manifest {
-        /// What should be there.
+        /// The expected content.
         expected: &'static str,
-        /// What is there.
+        /// The actual content.
         found: String,
     },
-    /// The manifest or the program names a file that is not there.
+    /// The manifest or the program refers to a missing file.
     #[error("`{by}` names `{file}`, which does not exist")]
     Missing {
-        /// What names it.
+        /// The referring file.
         by: &'static str,
-        /// The file, as it is written.
+        /// The referenced path, as written.
         file: String,
     },
-    /// The manifest or the program names a file by what is no path within the folder.
+    /// The manifest or the program contains a path that is invalid within the package.
     #[error("`{by}` names `{file}`, which {reason}")]
     NoPath {
-        /// What names it.
+        /// The referring file.
         by: &'static str,
-        /// The file, as it is written.
+        /// The referenced path, as written.
         file: String,
-        /// What it is.
+        /// Why the path is invalid.
         reason: ReferenceError,
     },
-    /// A file of weights is a link out of the folder.
+    /// A weight file is a link out of the package.
     #[error("`{file}` is a link out of the package; put the file itself there")]
     Link {
-        /// The file, from the folder.
+        /// The file, relative to the package.
         file: String,
     },
     /// A file is a Git LFS pointer.
@@ -77,56 +77,56 @@ pub enum Error {
     /// A file cannot be read.
     #[error("`{file}` cannot be read: {error}")]
     Io {
-        /// The file, from the folder.
+        /// The file, relative to the package.
         file: String,
-        /// Why not.
+        /// The cause.
         error: io::Error,
     },
-    /// A record of weights is not what the program takes it for.
+    /// A weight record differs from the program's description of it.
     #[error("weight record at offset {offset}: expected {expected}, found {found}")]
     Record {
-        /// Where it begins.
+        /// Offset of the record in the weight file.
         offset: u64,
-        /// What the program says.
+        /// The content that the program expects.
         expected: String,
-        /// What is there.
+        /// The actual content.
         found: String,
     },
-    /// The same, in a file of a folder.
+    /// A [`Error::Record`] in a file of a package.
     #[error("`{file}`: {error}")]
     RecordWithin {
-        /// The file, from the folder.
+        /// The file, relative to the package.
         file: String,
-        /// What is wrong.
+        /// The violation.
         error: Box<Error>,
     },
-    /// A list that is longer than any real one.
+    /// A list is longer than any real one.
     #[error("expected at most {most} {what}, found more")]
     TooMany {
-        /// What there is so much of.
+        /// The items of the list.
         what: &'static str,
         /// The limit.
         most: usize,
     },
-    /// Only ML Programs are graphs that can be read whole.
+    /// The model is not an ML Program; only ML Programs can be read as graphs.
     #[error(
         "a Core ML model of kind {kind} ({parts}), no ML Program; Core ML runs it, on Apple's systems"
     )]
     NoProgram {
-        /// What it is.
+        /// The kind of model.
         kind: String,
-        /// What it is made of.
+        /// Its layers or sub-models.
         parts: String,
     },
-    /// A function that is not there.
+    /// The requested function does not exist.
     #[error("no function `{name}` in the program; it has {has}")]
     NoFunction {
-        /// The one that was asked for.
+        /// The requested function.
         name: String,
-        /// Those it has.
+        /// The available functions.
         has: String,
     },
-    /// Weights in several files.
+    /// The weights are spread over several files.
     #[error(
         "a program with weights in several files: {files}; Core ML runs it, on Apple's systems"
     )]
@@ -137,7 +137,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The same, in a file of a folder.
+    /// Adds the name of the file in a package to the error.
     pub(super) fn within(self, file: &str) -> Self {
         let file = file.to_owned();
         match self {

@@ -1,7 +1,8 @@
-//! What a model takes, gives or keeps, as its description has it (`FeatureTypes.proto` of coremltools 9).
+//! Reads the inputs, outputs and states of a Core ML model (`FeatureTypes.proto` of coremltools 9).
 //!
-//! Invariant: a dimension is fixed only where the description allows nothing else; what an image is as a tensor is
-//! not in the description, so it has neither dtype nor dimensions here.
+//! Invariant: a dimension counts as fixed only if the description allows a single size. The
+//! description does not record the tensor form of an image, so images have neither dtype nor
+//! dimensions here.
 
 use std::collections::BTreeSet;
 
@@ -10,21 +11,21 @@ use crate::model::executorch::coreml::{Field, Message};
 use crate::model::{Allowed, Dim, Dynamism, ElementType, TensorInfo, Value, ValueKind};
 use crate::package::DType;
 
-/// Most dimensions.
+/// Maximum number of dimensions.
 const MAX_RANK: usize = 64;
-/// Most shapes that are listed.
+/// Maximum number of enumerated shapes.
 const MAX_SHAPES: usize = 4096;
 
-/// A feature.
+/// An input, output or state.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Feature {
-    /// Its name and what it is.
+    /// Its name and type.
     pub(super) value: Value,
-    /// Whether a caller may leave it out.
+    /// True if a caller may omit it.
     pub(super) optional: bool,
 }
 
-/// How an array's sizes vary.
+/// The allowed sizes of an array.
 #[derive(Debug, Default)]
 struct Sizes {
     default: Shape,
@@ -32,7 +33,7 @@ struct Sizes {
     ranges: Vec<(u64, Option<u64>)>,
 }
 
-/// A shape's sizes; none for one that is below zero, which is no size but says that there is none.
+/// The sizes of a shape; `None` for a negative size, which marks an unspecified one.
 type Shape = Vec<Option<u64>>;
 
 impl Feature {
@@ -54,7 +55,7 @@ impl Feature {
         Ok(Self { value, optional })
     }
 
-    /// Its name, empty if it has none.
+    /// Returns its name, or an empty string.
     pub(super) fn name(&self) -> &str {
         self.value.name.as_deref().unwrap_or_default()
     }
@@ -112,7 +113,7 @@ fn array(message: Message<'_>) -> Result<ValueKind, Error> {
         match field.number {
             1 => sizes_of(&field, &mut sizes.default)?,
             2 => element = field.number()?,
-            // Of the two the last one counts.
+            // If both fields occur, the last one wins.
             21 => {
                 sizes.listed = listed(field.message("enumerated shapes")?)?;
                 sizes.ranges.clear();
@@ -127,7 +128,7 @@ fn array(message: Message<'_>) -> Result<ValueKind, Error> {
     Ok(tensor(element_type(element), sizes.dims()))
 }
 
-/// Types of elements by their numbers (`ArrayFeatureType.ArrayDataType`).
+/// Returns the element type of a number (`ArrayFeatureType.ArrayDataType`).
 fn element_type(code: u64) -> ElementType {
     ElementType::Known(match code {
         65_552 => DType::Float16,
@@ -140,7 +141,7 @@ fn element_type(code: u64) -> ElementType {
 }
 
 impl Sizes {
-    /// The dimensions; none where no rank is given.
+    /// Returns the dimensions; `None` if the rank is unknown.
     fn dims(self) -> Option<Vec<Dim>> {
         if !self.ranges.is_empty() {
             return Some(self.ranges.iter().map(range_dim).collect());
@@ -158,7 +159,8 @@ impl Sizes {
             let dims = (0..rank).map(|at| choice_dim(sizes(at).collect()));
             return Some(dims.collect());
         }
-        // Without sizes it may be a scalar or open: the description of a flexible model's output is empty, too.
+        // An empty shape may be a scalar or unspecified: outputs of flexible models have an empty
+        // shape, too.
         let dim = |size: Option<u64>| size.map_or(range_dim(&(0, None)), Dim::Fixed);
         let dims: Vec<Dim> = self.default.into_iter().map(dim).collect();
         (!dims.is_empty()).then_some(dims)
@@ -197,7 +199,7 @@ fn choice_dim(sizes: BTreeSet<Option<u64>>) -> Dim {
     }
 }
 
-/// Sizes, packed or one by one.
+/// Reads sizes, packed or one by one.
 fn sizes_of(field: &Field<'_>, into: &mut Shape) -> Result<(), Error> {
     let mut sizes = Vec::new();
     field.integers(&mut sizes)?;
@@ -253,8 +255,8 @@ fn ranges(message: Message<'_>) -> Result<Vec<(u64, Option<u64>)>, Error> {
     Ok(ranges)
 }
 
-/// The least and the largest size; no largest where the file has a negative one, or none: a size of 0 at most would be
-/// no array.
+/// Reads the smallest and the largest size. The largest is `None` if the file has a negative one or
+/// omits it; a maximum of 0 would be meaningless.
 fn range(message: Message<'_>) -> Result<(u64, Option<u64>), Error> {
     let (mut least, mut most) = (0, None);
     for field in message.fields() {
@@ -271,7 +273,7 @@ fn range(message: Message<'_>) -> Result<(u64, Option<u64>), Error> {
     Ok((least, most))
 }
 
-/// An image by its colours and size.
+/// Describes an image by its colours and size.
 fn image(message: Message<'_>) -> Result<ValueKind, Error> {
     let (mut width, mut height, mut colours, mut other) = (0, 0, 0, false);
     for field in message.fields() {

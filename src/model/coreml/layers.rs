@@ -1,7 +1,8 @@
-//! What models that are no ML Programs are made of, by name: layers of neural networks, models of pipelines.
+//! Counts the parts of models other than ML Programs: layers of neural networks and models of
+//! pipelines.
 //!
-//! Numbers and names are those of `Model.proto` and `NeuralNetwork.proto` of coremltools 9. Invariant: nothing
-//! inside a layer is read.
+//! Numbers and names come from `Model.proto` and `NeuralNetwork.proto` of coremltools 9. Invariant:
+//! the contents of a layer are never read.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +11,10 @@ use super::parts::each_part;
 use crate::model::executorch::body::ByteRange;
 use crate::source::Pages;
 
-/// Most kinds of layers that are counted by their numbers, where they have no name here.
+/// Maximum number of distinct layer kinds that are counted.
 const MAX_KINDS: usize = 1 << 10;
 
-/// Kinds of models, by the number of the field that a model of this kind has.
+/// Kinds of models, by the number of their field in `Model`.
 const MODELS: &[(u64, &str)] = &[
     (200, "pipelineClassifier"),
     (201, "pipelineRegressor"),
@@ -54,7 +55,7 @@ const MODELS: &[(u64, &str)] = &[
     (3000, "serializedModel"),
 ];
 
-/// Kinds of layers, likewise.
+/// Kinds of layers, by the number of their field in `NeuralNetworkLayer`.
 const LAYERS: &[(u64, &str)] = &[
     (100, "convolution"),
     (120, "pooling"),
@@ -216,13 +217,13 @@ const LAYERS: &[(u64, &str)] = &[
     (1471, "convolution3d"),
 ];
 
-/// The kind of a model, if a field of this number is one.
+/// Returns the kind of a model for a field number.
 pub(super) fn model_kind(number: u64) -> Option<&'static str> {
     let found = MODELS.binary_search_by_key(&number, |(known, _)| *known);
     found.ok().map(|at| MODELS[at].1)
 }
 
-/// The kind of a layer. Fields below 100 are its name, inputs and outputs.
+/// Returns the kind of a layer. Fields below 100 are its name, inputs and outputs.
 fn layer_kind(number: u64) -> Option<String> {
     if number < 100 {
         return None;
@@ -231,7 +232,7 @@ fn layer_kind(number: u64) -> Option<String> {
     Some(found.map_or_else(|_| format!("layer {number}"), |at| LAYERS[at].1.to_owned()))
 }
 
-/// How often what a model is made of is in it: `neuralNetwork::convolution`, `pipeline::neuralNetwork`, or just
+/// Counts the parts of a model: `neuralNetwork::convolution`, `pipeline::neuralNetwork`, or just
 /// `model::treeEnsembleClassifier`.
 pub(super) fn made_of(
     pages: &Pages<'_>,
@@ -254,7 +255,7 @@ pub(super) fn made_of(
         count(format!("model::{kind}"))?;
         return Ok(counts);
     }
-    // Pipelines for classifiers and regressors have the pipeline itself in their first field.
+    // Pipelines for classifiers and regressors wrap the actual pipeline in their first field.
     let inner = kind != "pipeline" && is_pipeline;
     let mut ranges = vec![range];
     if inner {
@@ -278,9 +279,9 @@ pub(super) fn made_of(
     Ok(counts)
 }
 
-/// The messages in the first field of a message.
+/// Returns the byte ranges of the messages in the first field of a message.
 fn inside(pages: &Pages<'_>, range: ByteRange) -> Result<Vec<ByteRange>, Error> {
-    /// Most layers, or models of a pipeline.
+    /// Maximum number of layers, or of models in a pipeline.
     const MAX: usize = 1 << 17;
     let mut found = Vec::new();
     each_part(pages, range, "layers", |part| {

@@ -1,10 +1,18 @@
-//! Core ML models that stand by themselves: `.mlpackage`, a folder, and `.mlmodel`, one file.
+//! Reader for standalone Core ML models: `.mlpackage` folders and `.mlmodel` files.
 //!
-//! `place` finds the files of a folder, `parts` walks the outer levels of a model, whose weights it steps over,
-//! `feature` and `description` read what a model takes and gives, `layers` names what a neural network is made
-//! of, `operations` counts those of an ML Program, `outline` puts them together, `whole` reads an ML Program for
-//! what runs it. Protobuf messages, operations and weight records are read as those in ExecuTorch's payloads are
-//! (`executorch/coreml`). Invariant: of a weight file only the heads of records are read.
+//! | module | role |
+//! |---|---|
+//! | `place` | finds the files of a package |
+//! | `parts` | walks the outer fields of a model file and skips weights |
+//! | `description`, `feature` | read inputs, outputs, states and metadata |
+//! | `layers` | counts the layers of a neural network |
+//! | `operations` | counts the operations of an ML Program |
+//! | `outline` | combines these into a description of the model |
+//! | `whole` | reads a complete ML Program for an engine |
+//!
+//! `executorch/coreml` provides the readers for protobuf messages, operations and weight records,
+//! which have the same form in ExecuTorch payloads. Invariant: only the headers of records in a
+//! weight file are read.
 
 mod description;
 mod error;
@@ -28,7 +36,7 @@ use crate::source::{FileSource, ReadAt};
 use outline::Outline;
 use place::Place;
 
-/// The format of Core ML's models.
+/// The Core ML format.
 #[derive(Debug)]
 pub struct CoreMl;
 
@@ -41,7 +49,7 @@ impl ModelFormat for CoreMl {
         has_extension(path, &["mlmodel"]) || is_package(path)
     }
 
-    /// A protobuf message has no first bytes of its own.
+    /// Always false: a protobuf message has no magic number.
     fn is_marked(&self, _first_bytes: &[u8]) -> bool {
         false
     }
@@ -50,7 +58,7 @@ impl ModelFormat for CoreMl {
         Ok(Outline::read(source)?.info(&[]))
     }
 
-    /// A `.mlpackage` that is one file is none.
+    /// Rejects a `.mlpackage` that is a file instead of a folder.
     fn inspect_named(&self, path: &Path, source: &dyn ReadAt) -> Result<ModelInfo, ModelError> {
         if is_package(path) && !place::is_zip(source) {
             return Err(Error::NoFolder.into());
@@ -63,14 +71,14 @@ impl ModelFormat for CoreMl {
     }
 }
 
-/// The format's name.
+/// Name of the format.
 const NAME: &str = "coreml";
 
 fn is_package(path: &Path) -> bool {
     has_extension(path, &["mlpackage"])
 }
 
-/// Reads the model in a folder, and holds what it needs against the weight files there.
+/// Reads the model in a package and checks its weight records against the weight files there.
 fn inspect_package(path: &Path) -> Result<ModelInfo, Error> {
     let place = Place::find(path)?;
     let source = place.open_model()?;
@@ -85,7 +93,8 @@ fn inspect_package(path: &Path) -> Result<ModelInfo, Error> {
     Ok(outline.info(&files))
 }
 
-/// Whether the records that a program names are in its weight file, whole and of its types.
+/// Checks that the records named by a program exist in its weight file, complete and with the
+/// expected types.
 fn check_records(file: &FileSource, records: &[operations::Record]) -> Result<(), Error> {
     let pages = crate::source::Pages::new(file);
     for record in records {

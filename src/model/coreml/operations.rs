@@ -1,7 +1,7 @@
-//! The operations of an ML Program, counted, and the records of weights that they name.
+//! Counts the operations of an ML Program and collects the weight records that it references.
 //!
-//! The program is gone through as it lies in memory; nothing is built of it. Invariant: what is kept is bounded,
-//! whatever the program's size; of records only the heads are read.
+//! The program is scanned in its encoded form without building a graph. Invariant: retained data is
+//! bounded, whatever the program's size; only the headers of weight records are read.
 
 use std::collections::BTreeMap;
 
@@ -10,35 +10,35 @@ use crate::model::executorch::body::ByteRange;
 use crate::model::executorch::coreml::{Blob, Field, Kind, Message, Type};
 use crate::source::Pages;
 
-/// Most functions, files of weights, and types of operations of a function.
+/// Maximum number of functions, of weight files, and of operation types per function.
 const MAX_NAMES: usize = 1 << 12;
-/// Most records of weights.
+/// Maximum number of weight records.
 const MAX_RECORDS: usize = 1 << 17;
-/// Bytes of a record's head.
+/// Size of a record's header in bytes.
 const HEAD: u64 = 64;
 
-/// What is in a program.
+/// Operation counts and weight records of a program.
 #[derive(Debug, Default)]
 pub(super) struct Operations {
-    /// For each function how often each type of operation is in it. Constants are none.
+    /// Number of operations of each type, by function. Constants are excluded.
     pub(super) functions: BTreeMap<String, BTreeMap<String, u64>>,
-    /// Records by their files, as the program writes them.
+    /// Weight records by file path, as the program writes it.
     pub(super) records: BTreeMap<String, Vec<Record>>,
 }
 
-/// A record of weights that a program names.
+/// A weight record that a program references.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Where in the weight file it begins.
+    /// Its offset in the weight file.
     pub(super) offset: u64,
-    /// The type of its elements.
+    /// Its element type.
     pub(super) kind: Kind,
-    /// How many there are; none where the program does not say.
+    /// Its number of elements, if the program states it.
     pub(super) count: Option<u64>,
 }
 
 impl Operations {
-    /// Goes through a program.
+    /// Scans a program.
     pub(super) fn read(program: Message<'_>) -> Result<Self, Error> {
         let mut operations = Self::default();
         for field in program.fields() {
@@ -60,7 +60,7 @@ impl Operations {
         Ok(operations)
     }
 
-    /// Goes through the block of the operator set that a function is made for.
+    /// Scans the block for the operator set that a function targets.
     fn function(
         &mut self,
         message: Message<'_>,
@@ -114,7 +114,7 @@ impl Operations {
                     }
                 }
                 2 => self.argument(&field)?,
-                // A loop's or a branch's.
+                // The body of a loop or branch.
                 4 => self.block(field.message("block")?, counts)?,
                 5 => {
                     if let (_, Some(value)) = entry(&field)? {
@@ -127,7 +127,7 @@ impl Operations {
         Ok(())
     }
 
-    /// Values that are given as arguments.
+    /// Scans the values of an argument.
     fn argument(&mut self, field: &Field<'_>) -> Result<(), Error> {
         let Some(argument) = entry(field)?.1 else {
             return Ok(());
@@ -147,7 +147,7 @@ impl Operations {
         Ok(())
     }
 
-    /// Notes the record that a value is.
+    /// Collects the weight record of a value.
     fn value(&mut self, message: Message<'_>) -> Result<(), Error> {
         let (mut ty, mut place) = (None, None);
         for field in message.fields() {
@@ -174,7 +174,7 @@ impl Operations {
     }
 }
 
-/// File and offset of a record.
+/// Reads file and offset of a record.
 fn blob(message: Message<'_>) -> Result<(String, u64), Error> {
     let (mut file, mut offset) = (String::new(), 0);
     for field in message.fields() {
@@ -188,7 +188,7 @@ fn blob(message: Message<'_>) -> Result<(String, u64), Error> {
     Ok((file, offset))
 }
 
-/// Key and value of a map's entry.
+/// Reads key and value of a map entry.
 fn entry<'a>(field: &Field<'a>) -> Result<(String, Option<Message<'a>>), Error> {
     let (mut name, mut value) = (String::new(), None);
     for field in field.message("entry")?.fields() {
@@ -210,18 +210,18 @@ fn bound(count: usize, what: &'static str, most: usize) -> Result<(), Error> {
 }
 
 impl Record {
-    /// Bytes of its elements, if that can be known.
+    /// Returns the size of its elements in bytes, if known.
     pub(super) fn bytes(&self) -> Option<u64> {
         Some(self.count?.checked_mul(bits(self.kind)?)?.div_ceil(8))
     }
 
-    /// Where it ends at the earliest.
+    /// Returns the minimum offset of its end.
     pub(super) fn end(&self) -> u64 {
         let bytes = self.bytes().unwrap_or(0);
         self.offset.saturating_add(HEAD).saturating_add(bytes)
     }
 
-    /// Whether it is in its file as the program has it.
+    /// Checks that the record in the weight file matches the program's reference.
     pub(super) fn check(&self, pages: &Pages<'_>) -> Result<(), Error> {
         let file = ByteRange {
             offset: 0,
@@ -248,7 +248,7 @@ impl Record {
     }
 }
 
-/// Bits of an element.
+/// Returns the bits per element.
 fn bits(kind: Kind) -> Option<u64> {
     Some(match kind {
         Kind::Uint1 => 1,

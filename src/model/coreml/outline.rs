@@ -1,6 +1,6 @@
-//! A model file's outer levels put together: what it is, what it says of itself, what it is made of.
+//! Describes a Core ML model file: its kind, its description and its parts.
 //!
-//! The description is read first and the rest within bounds: a program that is larger than any real one is
+//! The description is read first, the rest within limits. A program larger than any real one is
 //! described without its operations.
 
 use std::collections::BTreeMap;
@@ -18,22 +18,22 @@ use crate::model::executorch::{Error as MessageError, Place};
 use crate::model::{ExternalData, Method, ModelInfo, Segment, Value, ValueKind};
 use crate::source::{Pages, ReadAt};
 
-/// The largest description.
+/// Maximum size of a description, in bytes.
 const MAX_DESCRIPTION: u64 = 4 << 20;
-/// The largest program whose operations are counted.
+/// Maximum size of a program whose operations are counted, in bytes.
 pub(super) const MAX_PROGRAM: u64 = 64 << 20;
-/// The kind of an ML Program.
+/// Kind name of an ML Program.
 const ML_PROGRAM: &str = "mlProgram";
 
-/// What a model file says.
+/// The outer structure of a model file.
 #[derive(Debug)]
 pub(super) struct Outline {
     version: u64,
-    /// What kind of model it is.
+    /// The kind of model.
     pub(super) kind: String,
-    /// Where the model of that kind is in the file.
+    /// Byte range of the kind-specific message in the file.
     pub(super) body: ByteRange,
-    /// What it says of itself.
+    /// Functions and metadata.
     pub(super) description: Description,
     updatable: bool,
     made_of: BTreeMap<String, u64>,
@@ -96,24 +96,24 @@ impl Outline {
         Ok(outline)
     }
 
-    /// Whether it is an ML Program.
+    /// Returns whether the model is an ML Program.
     pub(super) fn is_program(&self) -> bool {
         self.kind == ML_PROGRAM
     }
 
-    /// What a model that is no ML Program is made of.
+    /// Returns the names of the layers or sub-models; empty for an ML Program.
     pub(super) fn parts(&self) -> impl Iterator<Item = &str> {
         self.made_of.keys().map(String::as_str)
     }
 
-    /// The weight files that the program names, with the records that it names in them.
+    /// Returns the weight files that the program references, with the records in each.
     pub(super) fn weight_files(&self) -> impl Iterator<Item = (&str, Vec<Record>)> {
         let files = self.operations.records.iter();
         files.map(|(file, records)| (file.as_str(), records.clone()))
     }
 
-    /// The model in the terms of all formats; `files` are those of its folder with their sizes, none where it
-    /// stands by itself.
+    /// Returns the format-neutral description. `files` lists the package's files with their sizes;
+    /// empty for a standalone file.
     pub(super) fn info(&self, files: &[(String, u64)]) -> ModelInfo {
         let mut weight_types = BTreeMap::new();
         let mut weights = 0_u64;
@@ -133,7 +133,7 @@ impl Outline {
                 named: Vec::new(),
             });
         }
-        // Weights in the folder of the model are its own; beside a file they are another's.
+        // Weights inside the package belong to the model; for a standalone file they are external.
         let in_folder = !files.is_empty();
         let segments = files.iter().map(|(name, size)| Segment {
             name: name.clone(),
@@ -190,7 +190,7 @@ impl Outline {
         methods
     }
 
-    /// What a function is made of.
+    /// Returns the operator counts of a function.
     fn operators(&self, function: &Function) -> BTreeMap<String, u64> {
         if !self.is_program() {
             return self.made_of.clone();
@@ -235,7 +235,7 @@ impl Outline {
     }
 }
 
-/// A state with its type: `cache: float16[1, 4]`.
+/// Formats a state with its type: `cache: float16[1, 4]`.
 fn state(feature: &Feature) -> String {
     let name = feature.name();
     match &feature.value.kind {
@@ -244,7 +244,7 @@ fn state(feature: &Feature) -> String {
     }
 }
 
-/// The bytes of a message, which are to be few.
+/// Reads the bytes of a message, up to a limit.
 pub(super) fn read_bytes(
     pages: &Pages<'_>,
     range: ByteRange,

@@ -1,7 +1,7 @@
-//! The outer levels of a model file: fields of messages between two offsets, stepped over, not read.
+//! Iterates over the outer fields of a Core ML model file without reading their contents.
 //!
-//! Weights of neural networks are deep inside, so nothing is read but tags and lengths: the walk of payloads
-//! ([`Walk`]), with what a level says of its fields and no more.
+//! The weights of neural networks are deeply nested, so only tags and lengths are read. The
+//! iteration uses [`Walk`], the same walker as for ExecuTorch payloads.
 
 use crate::model::executorch::Error;
 use crate::model::executorch::body::ByteRange;
@@ -15,11 +15,11 @@ pub(super) struct Part {
     pub(super) number: u64,
     /// Its value, if it is a number.
     pub(super) value: Option<u64>,
-    /// Where its bytes are, if it has a length.
+    /// Byte range of its content, if it is length-delimited.
     pub(super) bytes: Option<ByteRange>,
 }
 
-/// Goes through the fields of the message in `range`, in their order.
+/// Calls a function for each field of the message in `range`, in file order.
 pub(super) fn each_part<E: From<Error>>(
     pages: &Pages<'_>,
     range: ByteRange,

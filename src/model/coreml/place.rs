@@ -1,7 +1,9 @@
-//! Where the files of a model are: in a `.mlpackage` as its manifest says, else the `.mlmodel` itself.
+//! Locates the files of a Core ML model: through the manifest of a `.mlpackage`, or the `.mlmodel`
+//! itself.
 //!
-//! Invariant: what is opened lies in the folder by its text, and weights also by what links make of it. A link of
-//! the model file is followed: download caches are built of such links, and weights may lie beside its target.
+//! Invariant: every opened path stays inside the package textually. Weight files must also stay
+//! inside after symbolic links are resolved. A link of the model file itself is followed: download
+//! caches consist of such links, and weights may lie beside its target.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -15,27 +17,27 @@ use crate::package::reference;
 use crate::source::lfs::{self, Pointer};
 use crate::source::{self, FileSource, ReadAt};
 
-/// The largest manifest.
+/// Maximum size of a manifest, in bytes.
 const MAX_MANIFEST: u64 = 1 << 20;
-/// Most entries of a manifest.
+/// Maximum number of manifest entries.
 const MAX_ENTRIES: usize = 1 << 10;
-/// The folder that entries of a manifest are in.
+/// The folder that manifest entries are relative to.
 const DATA: &str = "Data";
-/// What paths of weight files begin with.
+/// Prefix of weight file paths in a program.
 const MODEL_FOLDER: &str = "@model_path/";
-/// Most files of a folder that are counted.
+/// Maximum number of files counted in a folder.
 const MAX_FILES: usize = 100_000;
 
 /// The files of a model.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// The folder of which names are told.
+    /// The folder that displayed names are relative to.
     root: PathBuf,
     model: PathBuf,
     name: String,
 }
 
-/// What a manifest says.
+/// The parsed `Manifest.json`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Manifest {
@@ -49,7 +51,7 @@ struct Item {
 }
 
 impl Place {
-    /// The files of the model at `path`.
+    /// Finds the files of the model at `path`.
     pub(super) fn find(path: &Path) -> Result<Self, Error> {
         if !path.is_dir() {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -65,8 +67,8 @@ impl Place {
         for (identifier, item) in &manifest.item_info_entries {
             let found = resolve(&data, &item.path, "Manifest.json")?;
             if *identifier != manifest.root_model_identifier {
-                // A folder for weights is empty where there are none, and git keeps no empty folder: weights
-                // that are missed are told when the program names them.
+                // The weights folder may be empty, and Git does not track empty folders. Missing
+                // weights are reported when the program references them.
                 continue;
             }
             if !found.exists() {
@@ -90,22 +92,23 @@ impl Place {
         })
     }
 
-    /// The model's path from the folder.
+    /// Returns the model's path relative to the package.
     pub(super) fn model_name(&self) -> &str {
         &self.name
     }
 
-    /// The model's path.
+    /// Returns the model's path.
     pub(super) fn model_path(&self) -> &Path {
         &self.model
     }
 
-    /// Opens the model.
+    /// Opens the model file.
     pub(super) fn open_model(&self) -> Result<FileSource, Error> {
         open(&self.model, &self.name)
     }
 
-    /// Opens a weight file that the program writes so; also its path from the folder.
+    /// Opens a weight file by the path that the program writes; also returns its path relative to
+    /// the package.
     pub(super) fn weights(&self, written: &str) -> Result<(String, FileSource), Error> {
         let path = self.weights_path(written)?;
         let name = match path.strip_prefix(&self.root) {
@@ -116,7 +119,7 @@ impl Place {
         Ok((name, file))
     }
 
-    /// Where a weight file is that the program writes so.
+    /// Resolves the path of a weight file as the program writes it.
     pub(super) fn weights_path(&self, written: &str) -> Result<PathBuf, Error> {
         let folder = self.model.parent().unwrap_or(Path::new(""));
         let below = location(written);
@@ -146,7 +149,7 @@ impl Place {
     }
 }
 
-/// A weight file's path from the folder of its model.
+/// Returns a weight file's path relative to the model's folder.
 pub(super) fn location(written: &str) -> &str {
     written.strip_prefix(MODEL_FOLDER).unwrap_or(written)
 }
@@ -183,7 +186,7 @@ impl Manifest {
     }
 }
 
-/// The path of what `by` names so in a folder.
+/// Resolves a path in `folder` that the file `by` references.
 fn resolve(folder: &Path, written: &str, by: &'static str) -> Result<PathBuf, Error> {
     let below = written.trim_end_matches('/');
     reference::resolve(folder, 0, below).map_err(|reason| Error::NoPath {
@@ -193,7 +196,7 @@ fn resolve(folder: &Path, written: &str, by: &'static str) -> Result<PathBuf, Er
     })
 }
 
-/// Opens a file of the model, unless it only stands for it.
+/// Opens a file of the model, and rejects Git LFS pointers.
 fn open(path: &Path, name: &str) -> Result<FileSource, Error> {
     let fail = |error| Error::Io {
         file: name.to_owned(),
@@ -213,13 +216,14 @@ fn open(path: &Path, name: &str) -> Result<FileSource, Error> {
     Ok(source)
 }
 
-/// Whether a source is a zip archive.
+/// Returns whether a source is a zip archive.
 pub(super) fn is_zip(source: &dyn ReadAt) -> bool {
     let mut first = [0; 4];
     source.read_exact_at(0, &mut first).is_ok() && first == *b"PK\x03\x04"
 }
 
-/// Bytes of all files in a folder; of links to files, those of the files.
+/// Returns the total size of all files in a folder, in bytes; links count with the size of their
+/// target.
 pub fn folder_size(path: &Path) -> u64 {
     let entries = WalkDir::new(path).into_iter().take(MAX_FILES);
     let sizes = entries.flatten().filter_map(|entry| {

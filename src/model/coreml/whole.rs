@@ -1,4 +1,5 @@
-//! An ML Program whole, for what runs it: one function, what it takes and gives, its weights.
+//! Reads a complete ML Program for an engine: one function, its inputs and outputs, and its
+//! weights.
 
 use std::path::{Path, PathBuf};
 
@@ -12,18 +13,18 @@ use crate::source::{Pages, ReadAt};
 /// A function of an ML Program.
 #[derive(Debug)]
 pub struct Whole {
-    /// The function, with the names of its inputs and outputs in the order of the method's.
+    /// The function, with the names of its inputs and outputs in the method's order.
     pub package: Package,
-    /// The file that its weights are in: the model's own where it has none.
+    /// The file with its weights; the model file itself if the program has no weight file.
     pub weights: PathBuf,
 }
 
 impl Whole {
-    /// Reads the function that a method of the model at `path` is.
+    /// Reads the function that implements a method of the model at `path`.
     ///
     /// # Errors
     ///
-    /// Where the model is broken, or is no ML Program.
+    /// Fails if the model is invalid or not an ML Program.
     pub fn read(path: &Path, method: &str) -> Result<Self, Error> {
         let place = Place::find(path)?;
         let source = place.open_model()?;

@@ -1,20 +1,21 @@
-//! The types of ggml's tensors: names, and how many elements share how many bytes.
+//! The tensor types of ggml: their names, and the number of elements and bytes per block.
 //!
-//! `enum ggml_type` and the block structures of `ggml-common.h`, also `GGML_QUANT_SIZES` of the Python package `gguf`.
+//! Sources: `enum ggml_type` and the block structures of `ggml-common.h`, also `GGML_QUANT_SIZES`
+//! of the Python package `gguf`.
 
 use crate::model::ElementType;
 use crate::package::DType;
 
-/// A type of ggml.
+/// A ggml tensor type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GgmlType {
-    /// Its number in a file.
+    /// Its number in GGUF files.
     pub number: u32,
     /// Its name (`q4_k`).
     pub name: &'static str,
-    /// Elements of a block.
+    /// Number of elements per block.
     pub block: u64,
-    /// Bytes of a block.
+    /// Size of a block in bytes.
     pub bytes: u64,
 }
 
@@ -63,12 +64,12 @@ static TYPES: &[GgmlType] = &[
     row(41, "q1_0", 128, 18),
 ];
 
-/// The type of this number; `None` for one that is newer than this list.
+/// Returns the type of this number; `None` if the number is newer than this list.
 pub fn ggml_type(number: u32) -> Option<GgmlType> {
     TYPES.iter().find(|known| known.number == number).copied()
 }
 
-/// The element type that a number stands for.
+/// Returns the element type for a ggml type number.
 pub(super) fn element_of(number: u32) -> ElementType {
     let dtype = match number {
         0 => DType::Float32,

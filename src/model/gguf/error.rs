@@ -1,125 +1,125 @@
-//! What can be broken in a GGUF file, one variant for each invariant.
+//! Errors of the GGUF reader, one variant per invariant.
 
 use crate::model::Breach;
 use crate::source::pages::PageError;
 
-/// What is broken in a GGUF file. Places are paths (`metadata[3].value`, `tensors[0].offset`).
+/// A violation of the GGUF format. Places are paths (`metadata[3].value`, `tensors[0].offset`).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The bytes cannot be had, or the file needs more reads than any real header.
+    /// The bytes cannot be read, or the file needs more reads than any real header.
     #[error("{place}: {error}")]
     Read {
-        /// What is being read.
+        /// The item being read.
         place: String,
-        /// Why not.
+        /// The cause.
         error: PageError,
     },
-    /// Other first bytes.
+    /// The file does not begin with the magic number.
     #[error("magic at offset 0: expected \"GGUF\", found {found}")]
     Magic {
-        /// What is there.
+        /// The bytes found instead.
         found: String,
     },
-    /// A version that is not read here.
+    /// The version is unsupported.
     #[error("version at offset 4: expected 2 or 3, little-endian, found {found}")]
     Version {
         /// The version in words.
         found: String,
     },
-    /// More of something than the file has room for.
+    /// A count exceeds the size of the file.
     #[error(
         "{place} at offset {offset}: {found} of them do not fit the {left} bytes that are left"
     )]
     Count {
-        /// The count.
+        /// Path of the count.
         place: String,
-        /// Where it stands.
+        /// File offset of the count.
         offset: u64,
         /// The count.
         found: u64,
-        /// Bytes behind it.
+        /// Number of bytes after the count.
         left: u64,
     },
-    /// A length that leads out of the file.
+    /// A length exceeds the size of the file.
     #[error("{place} at offset {offset}: needs {length} bytes, but the file has {left} left")]
     LengthPastEnd {
         /// The text.
         place: String,
-        /// Where its length stands.
+        /// File offset of its length.
         offset: u64,
         /// Its length in bytes.
         length: u64,
-        /// Bytes behind it.
+        /// Number of bytes after the length.
         left: u64,
     },
-    /// A name that is no text.
+    /// A name is too long or not valid UTF-8.
     #[error("{place} at offset {offset}: expected a name in UTF-8 of at most {most} bytes")]
     Name {
-        /// The name.
+        /// Path of the name.
         place: String,
-        /// Where its length stands.
+        /// File offset of its length.
         offset: u64,
-        /// The most bytes it may have.
+        /// Maximum length in bytes.
         most: u64,
     },
-    /// A name that was there before.
+    /// A name occurs twice.
     #[error("{place} at offset {offset}: the name {name:?} stands there twice")]
     Twice {
-        /// The second one.
+        /// Path of the second occurrence.
         place: String,
-        /// Where it stands.
+        /// File offset of the second occurrence.
         offset: u64,
         /// The name.
         name: String,
     },
-    /// A number that the format does not allow there.
+    /// A number has a value that the format forbids.
     #[error("{place} at offset {offset}: expected {expected}, found {found}")]
     Value {
-        /// The number.
+        /// Path of the number.
         place: String,
-        /// Where it stands.
+        /// File offset of the number.
         offset: u64,
-        /// What is allowed.
+        /// The allowed values.
         expected: String,
-        /// The number.
+        /// The number in the file.
         found: u64,
     },
-    /// Tensors in each other.
+    /// The data of two tensors overlaps.
     #[error(
         "{place} at offset {offset}: its data begins at {found}, inside that of {other:?}, which ends at {end}"
     )]
     Overlap {
-        /// The tensor's place.
+        /// Path of the tensor.
         place: String,
         /// File offset of its data.
         offset: u64,
-        /// The same, from the beginning of the data.
+        /// Offset of its data within the data section.
         found: u64,
-        /// The tensor before it.
+        /// Name of the preceding tensor.
         other: String,
-        /// Where that ends.
+        /// End of the preceding tensor's data.
         end: u64,
     },
-    /// Data that the file does not have.
+    /// The data of a tensor extends past the end of the file.
     #[error(
         "{place}: its data, {size} bytes at offset {offset}, leads out of the file, which has {len} bytes"
     )]
     Truncated {
-        /// The tensor's place.
+        /// Path of the tensor.
         place: String,
         /// File offset of its data.
         offset: u64,
-        /// Bytes of its data.
+        /// Size of its data in bytes.
         size: u64,
-        /// Bytes of the file.
+        /// Size of the file in bytes.
         len: u64,
     },
-    /// More names than a description may take.
+    /// The description of the file exceeds its memory limit.
     #[error("{place}: names, shapes and texts take more than {most} bytes")]
     TooMuch {
-        /// Where it became too much.
+        /// Path of the item that exceeded the limit.
         place: String,
-        /// The most.
+        /// The limit in bytes.
         most: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! The header of a GGUF file, and its description as a [`ModelInfo`].
+//! Reads the header of a GGUF file and describes the file as a [`ModelInfo`].
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -8,16 +8,16 @@ use super::{Error, MAGIC};
 use crate::model::{Dim, Dynamism, ModelFormat, ModelInfo, NamedData, Segment, TensorInfo};
 use crate::source::Pages;
 
-/// Most dimensions of a tensor (`GGML_MAX_DIMS`).
+/// Maximum number of dimensions of a tensor (`GGML_MAX_DIMS`).
 const MAX_RANK: u32 = 4;
-/// Where data begins at a multiple of, unless the file says otherwise.
+/// Default alignment of the data section, in bytes; the file may override it.
 const ALIGNMENT: u64 = 32;
-/// Least bytes of a key with its value: the key's length, its type, one byte.
+/// Minimum size of a metadata entry in bytes: key length, value type, one byte.
 const LEAST_ENTRY: u64 = 13;
-/// Least bytes of a tensor's description: its name's length, rank, type and offset.
+/// Minimum size of a tensor description in bytes: name length, rank, type and offset.
 const LEAST_TENSOR: u64 = 24;
 
-/// A tensor's description.
+/// Description of a tensor in the header.
 struct Tensor {
     place: String,
     name: String,
@@ -25,14 +25,14 @@ struct Tensor {
     kind: u32,
     elements: u64,
     offset: u64,
-    /// Bytes of its data; `None` for a type that is not known here.
+    /// Size of its data in bytes; `None` for an unknown type.
     size: Option<u64>,
 }
 
 pub(super) fn read(pages: &Pages<'_>) -> Result<ModelInfo, Error> {
     let mut reader = Reader::new(pages);
     let version = version(&mut reader)?;
-    // Both counts stand before what they count.
+    // Both counts precede the items that they count.
     let tensor_count = reader.count(&"tensor_count", LEAST_TENSOR)?;
     let entry_count = reader.count(&"metadata_kv_count", LEAST_ENTRY)?;
     let mut metadata = Vec::new();
@@ -79,7 +79,7 @@ pub(super) fn read(pages: &Pages<'_>) -> Result<ModelInfo, Error> {
         tensors.push(tensor);
     }
     let header = reader.at;
-    // Padding may reach the end of a file without tensors, or lead behind it.
+    // In a file without tensors, the padding may reach or exceed the end of the file.
     let data = header.checked_next_multiple_of(alignment);
     let data = data.unwrap_or(u64::MAX).min(reader.len());
     check_places(&mut tensors, data, reader.len())?;
@@ -164,7 +164,7 @@ fn read_tensor(reader: &mut Reader<'_>, index: u64, alignment: u64) -> Result<Te
         let expected = format!("a multiple of {alignment}");
         return Err(value("offset", at, expected, offset));
     }
-    // Outermost first, as everywhere here.
+    // `ModelInfo` lists dimensions outermost first; GGUF stores them innermost first.
     dims.reverse();
     Ok(Tensor {
         place,
@@ -177,7 +177,7 @@ fn read_tensor(reader: &mut Reader<'_>, index: u64, alignment: u64) -> Result<Te
     })
 }
 
-/// Sorts tensors by where their data is, which lies inside the file and not in that of another.
+/// Sorts tensors by data offset and checks that their data lies inside the file without overlap.
 fn check_places(tensors: &mut [Tensor], data: u64, len: u64) -> Result<(), Error> {
     tensors.sort_by_key(|tensor| (tensor.offset, tensor.size));
     let mut before: Option<(&str, u64)> = None;

@@ -1,9 +1,10 @@
-//! GGUF files: what llama.cpp and other programs on ggml load.
+//! Reader for GGUF files, the model format of llama.cpp and other programs based on ggml.
 //!
-//! Keys with values, descriptions of tensors, padding, then the tensors' data:
-//! <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>. The format has no methods, so no signature; the graph
-//! is code of whoever loads it, chosen by the key `general.architecture`.
-//! Invariant: work is bounded by the budget of [`Pages`], memory by an allowance; data is never read.
+//! A file consists of key-value metadata, tensor descriptions, padding and the tensors' data:
+//! <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>. The format defines no methods or
+//! signatures; the program that loads the file supplies the graph, selected by the key
+//! `general.architecture`. Invariant: the budget of [`Pages`] bounds the work, an allowance bounds
+//! the memory. Tensor data is never read.
 
 mod element;
 mod error;
@@ -19,7 +20,7 @@ use super::format::has_extension;
 use super::{ModelError, ModelFormat, ModelInfo};
 use crate::source::{Pages, ReadAt};
 
-/// What a file begins with.
+/// Magic number at the start of the file.
 const MAGIC: &[u8; 4] = b"GGUF";
 
 /// The GGUF format.

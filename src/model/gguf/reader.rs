@@ -1,24 +1,25 @@
-//! A place in a GGUF file that moves forward: numbers, texts, values of every kind.
+//! A cursor over a GGUF file that reads numbers, texts and typed values.
 //!
-//! Invariant: a count is held against the bytes that are left before anything is made of it.
+//! Invariant: a count is checked against the remaining bytes before memory is allocated for it.
 
 use std::fmt::Display;
 
 use super::Error;
 use crate::source::Pages;
 
-/// Most bytes of a name.
+/// Maximum length of a name, in bytes.
 const MAX_NAME: u64 = 65_535;
-/// Most bytes of a text that are shown.
+/// Maximum length of a displayed text, in bytes.
 const MAX_TEXT: u64 = 200;
-/// Most arrays within each other.
+/// Maximum nesting depth of arrays.
 const MAX_DEPTH: u32 = 8;
-/// Bytes, about, that the description of one file may take in memory.
+/// Approximate maximum memory for the description of one file, in bytes.
 const MAX_KEPT: u64 = 64 << 20;
-/// What a name costs beside its bytes.
+/// Approximate memory overhead of a name, in bytes.
 const NAME_COST: u64 = 96;
 
-/// The kinds of values, by their numbers, with the bytes of one; 0 for those without a fixed size.
+/// Names of the value types by number, with the size of a value in bytes; 0 for types of variable
+/// size.
 const KINDS: [(&str, u64); 13] = [
     ("uint8", 1),
     ("int8", 1),
@@ -37,14 +38,14 @@ const KINDS: [(&str, u64); 13] = [
 const STRING: u32 = 8;
 const ARRAY: u32 = 9;
 
-/// A place in the file.
+/// A cursor over the file.
 pub(super) struct Reader<'a> {
     pages: &'a Pages<'a>,
     pub(super) at: u64,
     kept: u64,
 }
 
-/// A value: what is shown of it, and its number if it is a whole one.
+/// A metadata value: its displayed text, and its number if it is an integer.
 pub(super) struct Value {
     pub(super) shown: String,
     pub(super) number: Option<u64>,
@@ -84,7 +85,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(self.array(place)?))
     }
 
-    /// A number of things that have at least so many bytes each.
+    /// Reads a count of items that take at least `least` bytes each.
     pub(super) fn count(&mut self, place: &dyn Display, least: u64) -> Result<u64, Error> {
         let offset = self.at;
         let found = self.u64(place)?;
@@ -100,7 +101,7 @@ impl<'a> Reader<'a> {
         Ok(found)
     }
 
-    /// The length of a text, and that many bytes are there.
+    /// Reads the length of a text and checks that the file has as many bytes left.
     fn length(&mut self, place: &dyn Display) -> Result<u64, Error> {
         let offset = self.at;
         let length = self.u64(place)?;
@@ -125,7 +126,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A name: all of it.
+    /// Reads a complete name.
     pub(super) fn name(&mut self, place: &dyn Display) -> Result<String, Error> {
         let offset = self.at;
         let length = self.length(place)?;
@@ -143,7 +144,7 @@ impl<'a> Reader<'a> {
         Ok(name)
     }
 
-    /// The beginning of a text.
+    /// Reads the beginning of a text and skips the rest.
     fn text(&mut self, place: &dyn Display) -> Result<String, Error> {
         let length = self.length(place)?;
         let shown = length.min(MAX_TEXT);
@@ -157,7 +158,7 @@ impl<'a> Reader<'a> {
         Ok(text)
     }
 
-    /// A value of any kind.
+    /// Reads a value of any type.
     pub(super) fn value(&mut self, place: &dyn Display) -> Result<Value, Error> {
         let kind = self.kind(place)?;
         let other = |shown: String| Value {
@@ -221,7 +222,7 @@ impl<'a> Reader<'a> {
         Ok(kind)
     }
 
-    /// Goes behind an array; the kind of its elements and how many there are.
+    /// Skips an array; returns the type and number of its elements.
     fn skip_array(&mut self, place: &dyn Display, depth: u32) -> Result<(u32, u64), Error> {
         let offset = self.at;
         if depth > MAX_DEPTH {
@@ -234,7 +235,7 @@ impl<'a> Reader<'a> {
         }
         let kind = self.kind(place)?;
         let size = KINDS[kind as usize].1;
-        // A text has at least its length, an array also its type.
+        // A text takes at least the bytes of its length; a nested array also those of its type.
         let least = match kind {
             STRING => 8,
             ARRAY => 12,
@@ -258,7 +259,7 @@ impl<'a> Reader<'a> {
         Ok((kind, count))
     }
 
-    /// Counts bytes that stay in memory.
+    /// Counts bytes that stay in memory against the limit.
     pub(super) fn keep(&mut self, place: &dyn Display, size: u64) -> Result<(), Error> {
         self.kept = self.kept.saturating_add(size);
         if self.kept > MAX_KEPT {

@@ -1,9 +1,9 @@
-//! Names of dtypes in a safetensors header, and how many bits an element has.
+//! Names of the dtypes in a safetensors header, and their size in bits.
 
 use crate::model::ElementType;
 use crate::package::DType;
 
-/// The dtypes of safetensors 0.8: name in the header, type, bits.
+/// Returns the type and the bits per element for a dtype of safetensors 0.8.
 pub(super) fn element_of(name: &str) -> Option<(ElementType, u64)> {
     use DType::{Bfloat16, Bool, Float16, Float32, Float64, Int8, Int16, Int32, Int64, Uint8};
     let known = |dtype: DType| Some((ElementType::Known(dtype), dtype.size() * 8));

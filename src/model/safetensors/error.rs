@@ -1,48 +1,48 @@
-//! What can be broken in a safetensors file, one variant for each invariant.
+//! Errors of the safetensors reader, one variant per invariant.
 
 use std::io;
 
 use crate::model::Breach;
 
-/// What is broken in a safetensors file. Tensors are named as the header names them.
+/// A violation of the safetensors format. Tensors have the names that the header gives them.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The bytes cannot be had.
+    /// The bytes cannot be read.
     #[error("header: {0}")]
     Read(#[from] io::Error),
-    /// Too short for the header's length.
+    /// The file is too short for the header's length.
     #[error("header length at offset 0: needs 8 bytes, but the file has {len}")]
     TooShort {
         /// Bytes of the file.
         len: u64,
     },
-    /// A header that no reader takes, or that leads out of the file.
+    /// The header exceeds the format's limit or the end of the file.
     #[error("header length at offset 0: expected at most {most} bytes, found {found}")]
     HeaderLength {
-        /// The length.
+        /// Length of the header in bytes.
         found: u64,
-        /// The most it may be, by the format and by the file.
+        /// Maximum length, limited by the format and by the file size.
         most: u64,
     },
     /// The header does not begin with an object.
     #[error("header at offset 8: expected `{{`, found {found}")]
     NoObject {
-        /// What is there.
+        /// The content found instead.
         found: String,
     },
-    /// The header is no JSON, or not what the format has there.
+    /// The header is invalid JSON or has an unexpected structure.
     #[error("header, line {line}, column {column}: {reason}")]
     Json {
         /// Line, from 1.
         line: usize,
         /// Column in bytes, from 1.
         column: usize,
-        /// What is wrong.
+        /// The parser's error message.
         reason: String,
-        /// File offset, where the header has one line as all writers make it.
+        /// File offset, if the header is a single line, as all writers produce it.
         offset: Option<u64>,
     },
-    /// A dtype that the format does not have.
+    /// The dtype is unknown to the format.
     #[error("header.{name}.dtype: expected a dtype of the format, found {found}")]
     DType {
         /// The tensor.
@@ -50,7 +50,7 @@ pub enum Error {
         /// The dtype.
         found: String,
     },
-    /// A tensor whose size does not fit 64 bits or that has parts of a byte.
+    /// The size of a tensor exceeds 64 bits or is not a whole number of bytes.
     #[error("header.{name}.shape: {dtype}{shape:?} is no whole number of bytes that fits 64 bits")]
     Shape {
         /// The tensor.
@@ -60,7 +60,7 @@ pub enum Error {
         /// Its sizes.
         shape: Vec<u64>,
     },
-    /// A place that is not as large as the tensor.
+    /// The data range of a tensor differs from the size of the tensor.
     #[error(
         "header.{name}.data_offsets: expected {expected} bytes for {dtype}{shape:?}, found {begin} to {end}"
     )]
@@ -71,14 +71,14 @@ pub enum Error {
         dtype: String,
         /// Its sizes.
         shape: Vec<u64>,
-        /// Bytes of its elements.
+        /// Size of its elements in bytes.
         expected: u64,
-        /// Where its data begins behind the header.
+        /// Start of its data, relative to the end of the header.
         begin: u64,
-        /// Where it ends.
+        /// End of its data.
         end: u64,
     },
-    /// Data that overlaps other data, or leaves a gap.
+    /// The data of a tensor overlaps other data or leaves a gap.
     #[error(
         "header.{name}.data_offsets at offset {offset}: expected the data to begin at {expected}, \
          where that of the tensor before it ends, found {found}"
@@ -88,19 +88,19 @@ pub enum Error {
         name: String,
         /// File offset of its data.
         offset: u64,
-        /// Where the one before it ends, behind the header.
+        /// End of the preceding tensor's data, relative to the end of the header.
         expected: u64,
-        /// Where it begins.
+        /// Start of this tensor's data.
         found: u64,
     },
-    /// The file ends before the data, or goes on behind it.
+    /// The file is shorter or longer than its tensors.
     #[error("the tensors need {needs} bytes behind the header, but the file has {has}")]
     DataLength {
-        /// Where the last tensor ends.
+        /// End of the last tensor.
         needs: u64,
-        /// Bytes behind the header.
+        /// Number of bytes after the header.
         has: u64,
-        /// File offset where the data should end.
+        /// File offset at which the data should end.
         offset: u64,
     },
 }

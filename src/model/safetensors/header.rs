@@ -1,4 +1,6 @@
-//! The header of a safetensors file, and its description as a [`ModelInfo`].
+//! Reads the header of a safetensors file and describes the file as a [`ModelInfo`].
+//!
+//! The JSON header is parsed as a stream, with limits on names, shapes and metadata.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -14,21 +16,21 @@ use crate::model::{
 };
 use crate::source::ReadAt;
 
-/// Most bytes of a header, as the format's own reader has it.
+/// Maximum size of a header in bytes, the limit of the reference implementation.
 const MAX_HEADER: u64 = 100_000_000;
-/// Most memory that is kept of a header, about.
+/// Approximate maximum memory for a header, in bytes.
 const MAX_KEPT: usize = 64 << 20;
-/// What a tensor costs beside its name.
+/// Approximate memory overhead of a tensor beyond its name, in bytes.
 const TENSOR_COST: usize = 160;
-/// Most dimensions of a tensor.
+/// Maximum number of dimensions of a tensor.
 const MAX_RANK: usize = 64;
-/// Most entries of the metadata that are kept, and characters of a text there.
+/// Maximum number of metadata entries kept, and characters per metadata text.
 const MAX_METADATA: usize = 256;
 const MAX_TEXT: usize = 200;
-/// Bytes read at once.
+/// Size of a read, in bytes.
 const CHUNK: usize = 16 * 1024;
 
-/// A tensor as the header has it.
+/// A tensor entry of the header.
 struct Entry {
     name: String,
     dtype: String,
@@ -91,7 +93,7 @@ fn parse(source: &dyn ReadAt, size: u64) -> Result<Header, Error> {
     })
 }
 
-/// An error's text without its place, and no longer than a line.
+/// Returns the text of a JSON error without its position, limited to one line.
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text
@@ -100,7 +102,7 @@ fn reason(error: &serde_json::Error) -> String {
     text.chars().take(MAX_TEXT).collect()
 }
 
-/// Bytes of a file, one after the other.
+/// A sequential reader over a range of the file.
 struct Window<'a> {
     source: &'a dyn ReadAt,
     at: u64,
@@ -117,7 +119,7 @@ impl Read for Window<'_> {
     }
 }
 
-/// The object that a header is.
+/// Deserializes the header's root object.
 struct Root;
 
 impl<'de> Visitor<'de> for Root {
@@ -168,7 +170,7 @@ struct Tensor {
     data_offsets: (u64, u64),
 }
 
-/// Sizes, not more of them than any tensor has.
+/// Sizes of a tensor, at most [`MAX_RANK`].
 struct Shape(Vec<u64>);
 
 impl<'de> Deserialize<'de> for Shape {
@@ -197,7 +199,7 @@ impl<'de> Deserialize<'de> for Shape {
     }
 }
 
-/// Texts by name, the first of them kept and cut.
+/// Deserializes the metadata texts; keeps the first entries, truncated.
 struct Metadata;
 
 impl<'de> DeserializeSeed<'de> for Metadata {
@@ -223,7 +225,7 @@ impl<'de> Visitor<'de> for Metadata {
                 found.push((cut(&key), cut(&text)));
             }
         }
-        // Writers keep no order.
+        // Writers do not preserve an order.
         found.sort();
         Ok(found)
     }
@@ -290,7 +292,8 @@ fn describe(mut header: Header, size: u64, len: u64) -> Result<ModelInfo, Error>
     })
 }
 
-/// Type and number of elements of a tensor whose place is as large as it is.
+/// Returns type and number of elements of a tensor after checking that its data range has the right
+/// size.
 fn check(entry: &Entry) -> Result<(ElementType, u64), Error> {
     let cut = |text: &str| text.chars().take(MAX_TEXT).collect::<String>();
     let (element, bits) = element_of(&entry.dtype).ok_or_else(|| Error::DType {

@@ -1,8 +1,8 @@
-//! Safetensors files: tensors by name behind a header in JSON, for code that knows what to do with them.
+//! Reader for safetensors files: named tensors behind a JSON header.
 //!
-//! Eight bytes with the header's length, the header, then the tensors' data without a gap:
-//! <https://github.com/huggingface/safetensors#format>. The format has no methods, so no signature.
-//! Invariant: the header is read as a stream and bounded, data never is.
+//! A file consists of eight bytes with the header's length, the header, and the tensors' data
+//! without gaps: <https://github.com/huggingface/safetensors#format>. The format defines no methods
+//! or signatures. Invariant: the header is read as a stream with bounds; tensor data is never read.
 
 mod element;
 mod error;
@@ -25,7 +25,7 @@ impl ModelFormat for Safetensors {
         "safetensors"
     }
 
-    /// By the extension, or by a length that is followed by an object with a tensor's name.
+    /// Recognised by the extension, or by a length followed by an object with a tensor's name.
     fn is_named(&self, path: &Path) -> bool {
         has_extension(path, &["safetensors"])
     }

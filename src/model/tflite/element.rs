@@ -1,9 +1,9 @@
-//! The types of TensorFlow Lite's tensors (`enum TensorType`).
+//! The tensor types of TensorFlow Lite (`enum TensorType`).
 
 use crate::model::ElementType;
 use crate::package::DType;
 
-/// The type of this code, and the bits of an element where they are fixed.
+/// Returns the type of this code, and the bits per element if they are fixed.
 pub(super) fn element_of(code: i8) -> (ElementType, Option<u64>) {
     use DType::{Bfloat16, Bool, Float16, Float32, Float64, Int8, Int16, Int32, Int64, Uint8};
     let known = |dtype: DType| (ElementType::Known(dtype), Some(dtype.size() * 8));

@@ -1,4 +1,5 @@
-//! The model as a whole: operators' names, subgraphs, buffers, and its description as a [`ModelInfo`].
+//! Reads a TensorFlow Lite model (operator names, subgraphs, buffers) and describes it as a
+//! [`ModelInfo`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +13,10 @@ use crate::model::{Method, ModelFormat, ModelInfo, Value};
 use crate::source::pages::DEFAULT_BUDGET;
 use crate::source::{Pages, ReadAt};
 
-/// Accesses for each byte of the file, and beside: offsets may lead to one table again and again.
+/// Read budget per byte of the file, and its base; offsets may lead to the same table many times.
 const BUDGET_PER_BYTE: u64 = 16;
 const BASE_BUDGET: u64 = 100_000;
-/// Version of the schema that all files since 2017 have.
+/// Schema version of all files since 2017.
 const VERSION: u32 = 3;
 
 pub(super) fn read(source: &dyn ReadAt) -> Result<ModelInfo, Error> {
@@ -86,13 +87,13 @@ fn check_identifier(pages: &Pages<'_>) -> Result<(), Error> {
     })
 }
 
-/// Names of the operators that subgraphs call, by their places.
+/// Returns the operator names by their index in the model.
 fn operators(root: &Table<'_>) -> Result<Vec<String>, Error> {
     let codes = root.tables(model::OPERATOR_CODES)?;
     codes.keep(TENSOR_COST)?;
     let names = codes.iter_tables().map(|found| {
         let found = found?;
-        // The byte was all there was; newer writers fill both.
+        // The original field is a single byte; newer writers fill both fields.
         let short = i32::from(found.i8(code::SHORT)?);
         let builtin = found.i32(code::BUILTIN)?.max(short);
         if builtin == builtin::CUSTOM {
@@ -104,7 +105,7 @@ fn operators(root: &Table<'_>) -> Result<Vec<String>, Error> {
     names.collect()
 }
 
-/// What is stored.
+/// Statistics of the stored tensors.
 #[derive(Default)]
 struct Weights {
     bytes: u64,
@@ -124,7 +125,7 @@ impl Weights {
 
     fn tensor(&mut self, table: &Table<'_>, buffers: &Vector<'_>) -> Result<(), Error> {
         let index = u64::from(table.u32(tensor::BUFFER)?);
-        // Files without buffers have no constants; the first stands for none.
+        // Buffer 0 means "no data"; files without buffers have no constants.
         if index == 0 {
             return Ok(());
         }
@@ -154,7 +155,7 @@ impl Weights {
             });
         }
         table.buffer().keep(16, || table.here())?;
-        // Tensors share what is equal.
+        // Equal tensors share a buffer.
         if !self.seen.insert(index) || is_variable {
             return Ok(());
         }
@@ -171,11 +172,12 @@ impl Weights {
     }
 }
 
-/// Bytes of a buffer: inside the FlatBuffer or, of files above 2 GB, behind it.
+/// Returns the size of a buffer in bytes. The data is inside the FlatBuffer or, in files above 2
+/// GB, behind it.
 fn stored(found: &Table<'_>, owner: &Table<'_>) -> Result<u64, Error> {
     let data = found.vector(buffer::DATA, 1)?;
     let offset = found.u64(buffer::OFFSET)?;
-    // 0 and 1 say that there is nothing behind the FlatBuffer.
+    // Offsets 0 and 1 mean that the data is inside the FlatBuffer.
     if offset <= 1 {
         return Ok(data.len());
     }
@@ -198,7 +200,7 @@ fn elements(table: &Table<'_>) -> Result<Option<u64>, Error> {
     Ok(product)
 }
 
-/// Scales and zero points go together.
+/// Checks that there is one zero point per scale.
 fn check_quantization(found: &Table<'_>) -> Result<(), Error> {
     let scales = found.vector(quantization::SCALE, 4)?.len();
     let points = found.vector(quantization::ZERO_POINT, 8)?.len();
@@ -212,8 +214,9 @@ fn check_quantization(found: &Table<'_>) -> Result<(), Error> {
     })
 }
 
-/// Signatures as methods; without any, the first subgraph as the one method. Whether the file names its methods: one
-/// alone is called without its name as well.
+/// Returns the signatures as methods or, without signatures, the first subgraph as the only method.
+/// The flag is true if the file names its methods; a single method can also be called without its
+/// name.
 fn methods(root: &Table<'_>, subgraphs: &[Subgraph<'_>]) -> Result<(Vec<Method>, bool), Error> {
     let methods = signature::read(root, subgraphs)?;
     if !methods.is_empty() {

@@ -1,6 +1,7 @@
-//! TensorFlow Lite models (`.tflite`), read from the FlatBuffer alone.
+//! Reader for TensorFlow Lite models (`.tflite`), which are FlatBuffers.
 //!
-//! Signatures are methods: names, tensors, shapes with what varies in them. Schema:
+//! Each signature becomes a method with names, tensors and shapes, including dynamic dimensions.
+//! Schema:
 //! <https://github.com/tensorflow/tensorflow/blob/master/tensorflow/compiler/mlir/lite/schema/schema.fbs>
 //! (identifier `TFL3`). Invariant: weights are never read; every index and every length is checked.
 
@@ -17,7 +18,7 @@ use super::format::has_extension;
 use super::{ModelError, ModelFormat, ModelInfo};
 use crate::source::ReadAt;
 
-/// The identifier of the files this reader knows.
+/// The supported file identifier.
 const IDENTIFIER: &str = "TFL3";
 
 /// The TensorFlow Lite format.

@@ -1,11 +1,11 @@
-//! Names of TensorFlow Lite's builtin operators, by their codes.
+//! Names of TensorFlow Lite's builtin operators by their codes.
 //!
 //! `enum BuiltinOperator` of `schema.fbs` (TensorFlow 2.18).
 
-/// The code that stands for a custom operator, which has a name of its own.
+/// The code of custom operators, which carry their own name.
 pub(super) const CUSTOM: i32 = 32;
 
-/// The name of a builtin operator; its code in words where it is newer than this list.
+/// Returns the name of a builtin operator; `builtin CODE` if it is newer than this list.
 pub(super) fn name_of(code: i32) -> String {
     let known = usize::try_from(code).ok().and_then(|code| NAMES.get(code));
     known.map_or_else(|| format!("builtin {code}"), |name| (*name).to_owned())

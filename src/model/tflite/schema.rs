@@ -1,4 +1,4 @@
-//! The fields of `schema.fbs` that are read, by their numbers.
+//! Field numbers of the tables in `schema.fbs` that the reader uses.
 
 use crate::model::executorch::flatbuffer::Field;
 

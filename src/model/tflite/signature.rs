@@ -1,4 +1,4 @@
-//! Signatures (`SignatureDef`): names for a subgraph and for what it takes and gives.
+//! Signatures (`SignatureDef`): names for a subgraph and for its inputs and outputs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,8 @@ use crate::model::executorch::Error;
 use crate::model::executorch::flatbuffer::{Field, Table};
 use crate::model::{Method, Value};
 
-/// All signatures of a model as methods. Inputs and outputs are in the subgraph's order, under the signature's names.
+/// Returns all signatures of a model as methods. Inputs and outputs have the subgraph's order and
+/// the signature's names.
 pub(super) fn read(root: &Table<'_>, subgraphs: &[Subgraph<'_>]) -> Result<Vec<Method>, Error> {
     let mut methods = Vec::new();
     let mut names = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Subgraphs: their tensors, what they take and give, how often they call which operator.
+//! Subgraphs: their tensors, inputs, outputs and operator counts.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use crate::model::executorch::Error;
 use crate::model::executorch::flatbuffer::{Field, Table, Vector};
 use crate::model::{Dim, Dynamism, ElementType, TensorInfo, Value, ValueKind};
 
-/// Most dimensions of a tensor.
+/// Maximum number of dimensions of a tensor.
 pub(super) const MAX_RANK: u64 = 64;
-/// Bytes a tensor and an operator's name take in memory, about.
+/// Approximate memory per tensor or operator name, in bytes.
 pub(super) const TENSOR_COST: u64 = 96;
 
 /// A tensor of a subgraph.
@@ -28,7 +28,7 @@ pub(super) struct Subgraph<'a> {
 }
 
 impl<'a> Subgraph<'a> {
-    /// Reads a subgraph; `operators` are the model's, by their places.
+    /// Reads a subgraph; `operators` are the model's operator names by index.
     pub(super) fn read(table: &Table<'a>, operators: &[String]) -> Result<Self, Error> {
         let tensors = table.tables(subgraph::TENSORS)?;
         let count = tensors.len();
@@ -67,12 +67,12 @@ impl<'a> Subgraph<'a> {
         })
     }
 
-    /// How many tensors it has.
+    /// Returns the number of tensors.
     pub(super) fn count(&self) -> u64 {
         self.tensors.len()
     }
 
-    /// The tensor at a place that was found to be one.
+    /// Returns the tensor at an index that was checked before.
     fn tensor(&self, index: u64) -> Result<Tensor, Error> {
         let table = self.tensors.table(index)?;
         table.buffer().keep(TENSOR_COST, || table.here())?;
@@ -88,7 +88,7 @@ impl<'a> Subgraph<'a> {
         })
     }
 
-    /// An input or output, under the name that a signature gives it or its own.
+    /// Returns an input or output, under the name that a signature gives it or its own name.
     pub(super) fn value(&self, index: u64, name: Option<&str>) -> Result<Value, Error> {
         let Tensor { name: own, info } = self.tensor(index)?;
         let kind = match &info.element {
@@ -104,7 +104,7 @@ impl<'a> Subgraph<'a> {
     }
 }
 
-/// Places of tensors; -1 stands for none where that is allowed.
+/// Visits tensor indices; -1 marks an omitted tensor where the schema allows it.
 fn each_index(
     table: &Table<'_>,
     field: Field,
@@ -129,7 +129,8 @@ fn each_index(
     Ok(())
 }
 
-/// Sizes, with what varies: `shape` has a size for each dimension, `shape_signature` -1 for those that vary.
+/// Reads the dimensions. `shape` has a size for each dimension, `shape_signature` has -1 for
+/// dynamic dimensions.
 fn dims(table: &Table<'_>) -> Result<Option<Vec<Dim>>, Error> {
     let sizes = table.vector(tensor::SHAPE, 4)?;
     let signature = table.vector(tensor::SIGNATURE, 4)?;
@@ -147,7 +148,7 @@ fn dims(table: &Table<'_>) -> Result<Option<Vec<Dim>>, Error> {
             found: signature.len(),
         });
     }
-    // Older writers wrote no sizes both for a number and for what has no rank.
+    // Older writers stored an empty shape both for scalars and for tensors of unknown rank.
     if sizes.is_empty() && table.u8(tensor::HAS_RANK)? == 0 {
         return Ok(None);
     }

@@ -1,6 +1,6 @@
-//! Reading exceptions.
+//! Parses the exceptions in a settings file.
 //!
-//! Invariant: one with anything wrong in it holds for nothing: it must not hide more than was meant.
+//! Invariant: an exception with an error has no effect, since it could hide more than intended.
 
 use toml::de::DeValue;
 use toml::value::Datetime;
@@ -11,11 +11,11 @@ use crate::policy::settings::Exception;
 use crate::policy::words;
 use crate::source::JsonPath;
 
-/// The keys of an exception; those in `REQUIRED` must be there.
+/// The keys of an exception. Those in `REQUIRED` are mandatory.
 pub const EXCEPTION_KEYS: [&str; 5] = ["file", "pointer", "rule", "reason", "until"];
 const REQUIRED: [&str; 3] = ["file", "rule", "reason"];
 
-/// Most exceptions of one file.
+/// Maximum number of exceptions per file.
 const MAX_EXCEPTIONS: usize = 10_000;
 
 impl Reader<'_> {
@@ -28,12 +28,12 @@ impl Reader<'_> {
             let path = path.index(index);
             if index == MAX_EXCEPTIONS {
                 let message =
-                    format!("more than {MAX_EXCEPTIONS} exceptions; the others are left out");
+                    format!("too many exceptions: only the first {MAX_EXCEPTIONS} take effect");
                 self.wrong(
                     &path,
                     one.span().into(),
                     message,
-                    "use a baseline for so many: --write-baseline",
+                    "use a baseline for many known findings: --write-baseline",
                 );
                 return;
             }
@@ -68,13 +68,13 @@ impl Reader<'_> {
                 words::listed(&missing)
             );
             let help = if missing.contains(&"reason") {
-                "say why in `reason`: whoever reads the file later cannot ask you"
+                "give a `reason`, so that others understand the exception later"
             } else {
-                "an exception is for one rule in one file"
+                "an exception needs one rule and one file"
             };
             self.wrong(path, value.span().into(), message, help);
         }
-        // What is wrong with one must not hide more than was meant.
+        // An exception with an error could hide more than intended.
         if self.findings.len() > before {
             return None;
         }
@@ -93,16 +93,16 @@ impl Reader<'_> {
         let text = text.strip_prefix("./").unwrap_or(text);
         if text.starts_with('/') || text.split('/').any(|part| matches!(part, "" | "." | "..")) {
             let help =
-                "write it relative to `root`, which is this file's directory if it says no other";
+                "write it relative to `root`, which defaults to this file's directory";
             self.wrong(path, value.span().into(), "not a path below `root`", help);
             return None;
         }
         if text.contains(['*', '?']) {
-            let help = "an exception is for one file; `per-path-ignores` takes globs";
+            let help = "an exception needs one file; use `per-path-ignores` for globs";
             self.wrong(
                 path,
                 value.span().into(),
-                "a glob where a file is expected",
+                "expected a file, found a glob",
                 help,
             );
             return None;
@@ -113,11 +113,11 @@ impl Reader<'_> {
     fn pointer(&mut self, path: &JsonPath, value: &Value<'_>) -> Option<String> {
         let text = self.string(path, value)?;
         if !text.is_empty() && !text.starts_with('/') {
-            let help = "it begins with `/`, as in \"/variants/0/file\"; `--format json` tells the pointer of a finding";
+            let help = "start it with `/`, as in \"/variants/0/file\"; `--format json` shows the pointers of findings";
             self.wrong(
                 path,
                 value.span().into(),
-                format!("`{}` is no JSON Pointer", words::cut(text)),
+                format!("invalid JSON pointer `{}`", words::cut(text)),
                 help,
             );
             return None;
@@ -129,11 +129,11 @@ impl Reader<'_> {
         let text = self.string(path, value)?;
         let selector = self.selector(path, value.span().into(), text)?;
         if selector.rule().is_none() {
-            let help = "name one rule; `ignore` and `per-path-ignores` take several";
+            let help = "name one rule; use `ignore` or `per-path-ignores` for several";
             self.wrong(
                 path,
                 value.span().into(),
-                format!("`{text}` is more than one rule"),
+                format!("`{text}` matches several rules"),
                 help,
             );
         }
@@ -148,19 +148,19 @@ impl Reader<'_> {
         };
         let day = day.filter(|day| day.date.is_some() && day.time.is_none());
         if day.is_none() {
-            let message = format!("expected a day, found {}", words::kind(value.get_ref()));
+            let message = format!("expected a date, found {}", words::kind(value.get_ref()));
             self.wrong(
                 path,
                 value.span().into(),
                 message,
-                "write the last day on which it holds: 2027-01-31",
+                "write the last day of the exception, such as 2027-01-31",
             );
         }
         day
     }
 }
 
-/// An exception's number, from 1, as people count.
+/// Returns the number of an exception, counted from 1.
 fn place_of(path: &JsonPath) -> String {
     let pointer = path.to_pointer();
     let index = pointer

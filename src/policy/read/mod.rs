@@ -1,7 +1,7 @@
-//! Reading a `pkgtool.toml`: every key and value with its place, and a finding for each that is wrong.
+//! Parses a `pkgtool.toml`: every key and value with its location, and a finding for each error.
 //!
-//! Invariant: it takes what `schemas/pkgtool.schema.json` takes, and refuses the rest; beyond the schema it
-//! knows rules and globs. What is wrong is left out, what is right holds.
+//! Invariant: it accepts exactly the files that match `schemas/pkgtool.schema.json`, and also
+//! checks the names of rules and globs. Invalid entries are ignored, and valid ones take effect.
 
 mod exceptions;
 
@@ -45,14 +45,14 @@ pub const KEYS: [&str; 16] = [
 /// The keys of `extra-precisions`.
 pub const PRECISION_KEYS: [&str; 2] = ["quantized", "non-quantized"];
 
-/// Most findings that are told of one file.
+/// Maximum number of findings per file.
 const MAX_FINDINGS: usize = 1000;
 
 pub use exceptions::EXCEPTION_KEYS;
 
 type Value<'a> = Spanned<DeValue<'a>>;
 
-/// Reads settings from the text of `file`, which is from the file system's root and shown as `shown`.
+/// Parses settings from the text of `file`, an absolute path that reports show as `shown`.
 pub(super) fn read(file: &Path, shown: String, text: String) -> Settings {
     let source = Arc::new(SourceText::new(shown, text));
     let directory = file.parent().unwrap_or(Path::new("")).to_owned();
@@ -67,9 +67,9 @@ pub(super) fn read(file: &Path, shown: String, text: String) -> Settings {
     let (root, errors) = DeTable::parse_recoverable(&source.text);
     for error in errors.into_iter().take(MAX_FINDINGS) {
         let span = error.span().unwrap_or(0..0);
-        let message = format!("no TOML: {}", error.message());
+        let message = format!("invalid TOML: {}", error.message());
         let finding = settings_invalid(Anchor::Text(span.into()), message);
-        let help = "what can be read of the file holds; https://toml.io tells what TOML is";
+        let help = "the readable part of the file takes effect; https://toml.io describes TOML";
         reader.findings.push(finding.help(help));
     }
     reader.table(root.get_ref());
@@ -85,7 +85,7 @@ pub(super) fn read(file: &Path, shown: String, text: String) -> Settings {
     settings
 }
 
-/// Settings that could not be read at all, and why.
+/// Returns the settings of an unreadable file, with a finding about the reason.
 pub(super) fn unreadable(file: &Path, shown: String, reason: &str, help: &str) -> Settings {
     let source = Arc::new(SourceText::new(shown, String::new()));
     let finding = settings_invalid(Anchor::File, reason).help(help);
@@ -176,7 +176,7 @@ impl Reader<'_> {
         text
     }
 
-    /// A string that says something.
+    /// Returns a string that is not empty.
     fn words<'v>(&mut self, path: &JsonPath, value: &'v Value<'_>) -> Option<&'v str> {
         let text = self.string(path, value)?;
         if text.trim().is_empty() {
@@ -184,7 +184,7 @@ impl Reader<'_> {
                 path,
                 value.span().into(),
                 "must not be empty",
-                "write something, or remove the key",
+                "write a value, or remove the key",
             );
             return None;
         }
@@ -199,7 +199,7 @@ impl Reader<'_> {
         answer
     }
 
-    /// The strings of an array, each with its path and place.
+    /// Returns the strings of an array, each with its path and span.
     fn strings<'v>(
         &mut self,
         path: &JsonPath,
@@ -219,7 +219,7 @@ impl Reader<'_> {
         Some(strings)
     }
 
-    /// The members of a table, each with its path and the place of its key.
+    /// Returns the members of a table, each with its path and the span of its key.
     fn members<'v, 't>(
         &mut self,
         path: &JsonPath,
@@ -242,8 +242,8 @@ impl Reader<'_> {
         };
         let root = normalize(&self.directory.join(text));
         if !root.is_dir() {
-            let message = format!("there is no directory `{}`", words::cut(text));
-            let help = "write one relative to this file's directory, which is `.`";
+            let message = format!("no such directory: `{}`", words::cut(text));
+            let help = "write a path relative to this file's directory, which is `.`";
             self.wrong(path, value.span().into(), message, help);
             return;
         }
@@ -258,12 +258,12 @@ impl Reader<'_> {
         }
     }
 
-    /// A path as it is written on every system.
+    /// Returns a path with `/` as the separator.
     fn file_name<'v>(&mut self, path: &JsonPath, value: &'v Value<'_>) -> Option<&'v str> {
         let text = self.words(path, value)?;
         if text.contains('\\') {
             let help = format!("write \"{}\"", text.replace('\\', "/"));
-            self.wrong(path, value.span().into(), "a path with a backslash", help);
+            self.wrong(path, value.span().into(), "path with a backslash", help);
             return None;
         }
         Some(text)
@@ -285,7 +285,7 @@ impl Reader<'_> {
                 self.wrong(
                     path,
                     span,
-                    format!("there is no rule `{}`", words::cut(text)),
+                    format!("unknown rule `{}`", words::cut(text)),
                     help,
                 );
                 None
@@ -304,7 +304,7 @@ impl Reader<'_> {
                 self.wrong(
                     &path,
                     value.span().into(),
-                    format!("`{}` is no level", words::cut(text)),
+                    format!("unknown level `{}`", words::cut(text)),
                     help,
                 );
                 continue;
@@ -315,8 +315,8 @@ impl Reader<'_> {
                 known.any(|(known, _)| known.rule().is_some_and(|known| known.code == rule.code))
             });
             if let Some(RuleMeta { name, code, .. }) = twice {
-                let message = format!("`{name}` and `{code}` are one rule");
-                self.wrong(&path, span, message, "give it one level");
+                let message = format!("`{name}` and `{code}` are the same rule");
+                self.wrong(&path, span, message, "set its level only once");
                 continue;
             }
             self.settings.severity.push((selector, level));
@@ -344,8 +344,8 @@ impl Reader<'_> {
 
     fn glob(&mut self, number: usize, path: &JsonPath, span: Span, text: &str) -> Option<Glob> {
         if number == MAX_GLOBS {
-            let message = format!("more than {MAX_GLOBS} globs; the others are left out");
-            self.wrong(path, span, message, "put several into one: `{a,b}/**`");
+            let message = format!("too many globs: only the first {MAX_GLOBS} take effect");
+            self.wrong(path, span, message, "combine several into one: `{a,b}/**`");
         }
         if number >= MAX_GLOBS {
             return None;
@@ -373,15 +373,15 @@ impl Reader<'_> {
             for (path, span, token) in self.strings(&path, value).unwrap_or_default() {
                 let is_token = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
                 if token.is_empty() || !token.bytes().all(is_token) {
-                    let message = format!("`{}` is not a token", words::cut(token));
+                    let message = format!("invalid token `{}`", words::cut(token));
                     self.wrong(
                         &path,
                         span,
                         message,
-                        "a token has only `a`–`z`, `0`–`9` and `_`",
+                        "use only `a`–`z`, `0`–`9` and `_`",
                     );
                 } else if other.iter().any(|known| known == token) {
-                    let message = format!("`{token}` is both quantized and not");
+                    let message = format!("`{token}` is listed as quantized and as non-quantized");
                     self.wrong(&path, span, message, "remove it from one of the two lists");
                 } else {
                     list.push(token.to_owned());
@@ -400,8 +400,8 @@ impl Reader<'_> {
         if is_uri(text) {
             self.settings.schema_id = Some(text.to_owned());
         } else {
-            let message = format!("`{}` is not a URI", words::cut(text));
-            let help = "write what `$schema` of your packages has, such as \"https://example.com/config.schema.json\"";
+            let message = format!("invalid URI `{}`", words::cut(text));
+            let help = "write the `$schema` of your packages, such as \"https://example.com/config.schema.json\"";
             self.wrong(path, value.span().into(), message, help);
         }
     }
@@ -420,13 +420,13 @@ impl Reader<'_> {
                 License::Known => None,
                 License::Meant(meant) => Some(format!("did you mean {}?", words::listed(&meant))),
                 License::Unknown => Some(
-                    "SPDX: https://spdx.org/licenses; `LicenseRef-NAME` for one of your own"
+                    "see https://spdx.org/licenses, or write `LicenseRef-NAME` for your own licence"
                         .to_owned(),
                 ),
             };
             if let Some(help) = help {
                 let message = format!(
-                    "`{}` is neither an SPDX identifier nor a known slug",
+                    "unknown licence `{}`: expected an SPDX identifier or a short name of model cards",
                     words::cut(text)
                 );
                 let finding = settings_invalid(Anchor::At(path, span), message);
@@ -464,7 +464,7 @@ impl Reader<'_> {
                 found.push(text.to_owned());
             } else {
                 let help = words::meant_or_all(text, known, "words");
-                let message = format!("`{}` is no {noun}", words::cut(text));
+                let message = format!("unknown {noun} `{}`", words::cut(text));
                 self.wrong(&path, span, message, help);
             }
         }

@@ -1,6 +1,6 @@
-//! The services of a server, kept in step with the packages' directories.
+//! The catalog of services, kept in sync with the package directories on disk.
 //!
-//! Invariant: readers see a whole service or none; a service is replaced only by one whose package
+//! Invariant: readers see a complete service or none. A service is replaced only after its package
 //! was validated and did not change meanwhile.
 
 mod options;
@@ -35,7 +35,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Reads the directories once and watches them from then on. Must be called on a tokio runtime.
+    /// Reads the directories and starts to watch them. Must be called on a tokio runtime.
     pub fn start(options: CatalogOptions) -> Result<Arc<Self>, String> {
         let runtime = Handle::try_current().map_err(|error| error.to_string())?;
         let mut options = checked(options)?;
@@ -49,7 +49,7 @@ impl Catalog {
             wake: Arc::default(),
             endings: Mutex::default(),
         });
-        // Before the first look: what changes after it is not missed.
+        // Start watching before the first scan, so that no later change is missed.
         let watch = Watch::new(Arc::clone(&shared));
         let book = first_look(&shared);
         shared.publish(&book);
@@ -61,23 +61,23 @@ impl Catalog {
         }))
     }
 
-    /// The service of this name or number.
+    /// Returns the service with this name or number.
     pub fn find(&self, owner: AccountId, model: &str) -> Option<Arc<Service>> {
         self.shared.table.load().find(owner, model).cloned()
     }
 
-    /// All services, in the order of owner and name.
+    /// Returns all services, ordered by owner and name.
     pub fn all(&self) -> Arc<Vec<Arc<Service>>> {
         Arc::clone(&self.shared.table.load().services)
     }
 
-    /// Packages that are there but not served.
+    /// Returns the packages that cannot be served.
     pub fn unserved(&self) -> Arc<Vec<Unserved>> {
         Arc::clone(&self.shared.table.load().unserved)
     }
 
-    /// The services that the packages of all directories ask for now, served or not: each with its owner's
-    /// name, and `None` for a config that does not say.
+    /// Returns the services that the packages on disk currently request, served or not: owner name
+    /// and service name. The service name is `None` if the config does not determine it.
     pub fn wanted(&self) -> Vec<(String, Option<String>)> {
         let directories = self.shared.directories.load_full();
         let packages = Survey::of(&directories).packages.into_values();
@@ -89,12 +89,12 @@ impl Catalog {
         packages.flat_map(of).collect()
     }
 
-    /// Counts the changes of what [`Self::all`] and [`Self::unserved`] give.
+    /// Returns a counter of changes to [`Self::all`] and [`Self::unserved`].
     pub fn changes(&self) -> Receiver<u64> {
         self.shared.changes.subscribe()
     }
 
-    /// Serves the packages of one more directory, which is there.
+    /// Serves the packages of another existing directory.
     pub fn add_directory(&self, directory: PackageDirectory) -> Result<(), String> {
         let directory = absolute(directory)?;
         self.shared.directories.rcu(|known| {
@@ -108,12 +108,12 @@ impl Catalog {
         Ok(())
     }
 
-    /// Looks at packages and settings now, not when their time comes.
+    /// Rescans packages and settings immediately.
     pub fn look_again(&self) {
         self.shared.wake.notify_one();
     }
 
-    /// Ends all sessions; what runs is let end.
+    /// Ends all sessions after their running requests.
     pub async fn stop(&self) {
         self.shared.stop.send_replace(true);
         let watch = lock(&self.watch).take();
@@ -140,7 +140,7 @@ impl Drop for Catalog {
     }
 }
 
-/// Directories that are there, by paths that a change of the working directory does not change.
+/// Checks that the directories exist, and makes their paths absolute.
 fn checked(mut options: CatalogOptions) -> Result<CatalogOptions, String> {
     let directories = options.directories.into_iter().map(absolute);
     options.directories = directories.collect::<Result<_, _>>()?;
@@ -157,7 +157,7 @@ fn absolute(mut directory: PackageDirectory) -> Result<PackageDirectory, String>
     Ok(directory)
 }
 
-/// Makes everything that is there. What changes meanwhile is left to the watch.
+/// Builds all present packages. The watch handles packages that change meanwhile.
 fn first_look(shared: &Shared) -> Book {
     let options = &shared.options;
     let directories = shared.directories.load_full();
@@ -173,7 +173,7 @@ fn first_look(shared: &Shared) -> Book {
         })
         .collect();
     let again = Survey::of(&directories).packages;
-    // One after the other, so that numbers do not depend on which thread was first.
+    // Numbers are assigned sequentially, so that they do not depend on thread timing.
     for (package, built) in built {
         let now = again.get(&package.key);
         if now.is_some_and(|now| now.fingerprint == package.fingerprint) {

@@ -1,4 +1,4 @@
-//! What a catalog is made of, and what it leaves out.
+//! Options of a catalog: package directories, settings, numbering and engines.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,25 +7,26 @@ use super::super::ServiceSettings;
 use super::super::engine::Engines;
 use crate::account::AccountId;
 
-/// A directory of packages and whose services they become.
+/// A directory of packages and the account that owns its services.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackageDirectory {
     /// The directory.
     pub path: PathBuf,
-    /// The publisher's account.
+    /// The owner's account.
     pub owner: AccountId,
-    /// Its name.
+    /// The owner's name.
     pub owner_name: String,
-    /// Whether services are named by their packages' folders, not by their configs: a derived service's name may have
-    /// characters that no model token has.
+    /// Whether services are named after their packages' folders instead of their configs. Names of
+    /// derived services may contain characters that model tokens cannot.
     pub named_by_folders: bool,
-    /// Variants whose files are not there since nobody wants them: the config's path in the directory,
-    /// places in `variants`. They are not served, and nothing is wrong with them.
+    /// Variants whose files were deliberately not downloaded: the config's path in the directory,
+    /// and indices into `variants`. They are neither served nor reported as faulty.
     pub left_out: Vec<(PathBuf, Vec<usize>)>,
 }
 
 impl PackageDirectory {
-    /// The variants of a config that are left out. Its path may be from the working directory.
+    /// Returns the variants of a config that are left out. The config's path may be relative to the
+    /// working directory.
     pub(super) fn left_out(&self, config: &Path) -> &[usize] {
         if self.left_out.is_empty() {
             return &[];
@@ -38,29 +39,30 @@ impl PackageDirectory {
     }
 }
 
-/// Gives the lasting number of an account's service of this name, or says why there is none now.
+/// Returns the permanent number of an account's service with this name, or the reason why it cannot
+/// get one now.
 pub type Numbering = Box<dyn Fn(AccountId, &str) -> Result<i64, String> + Send + Sync>;
 
-/// Gives the settings of a service by its owner's name and its own.
+/// Returns the settings of a service, by its owner's name and its own.
 pub type SettingsOf = Box<dyn Fn(&str, &str) -> ServiceSettings + Send + Sync>;
 
-/// What a catalog is made of.
+/// Options of a catalog.
 pub struct CatalogOptions {
-    /// Where packages are.
+    /// The package directories.
     pub directories: Vec<PackageDirectory>,
-    /// Settings of services.
+    /// Looks up settings of services.
     pub settings: SettingsOf,
-    /// The lasting number of a service.
+    /// Looks up the permanent number of a service.
     pub number: Numbering,
-    /// Where sessions come from.
+    /// Engines that run the models.
     pub engines: Arc<Engines>,
 }
 
-/// A package that is not served, and why.
+/// A package that cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unserved {
     /// The package's directory or config.
     pub path: PathBuf,
-    /// Why, in a line for each finding.
+    /// The reason, with one line per finding.
     pub reason: String,
 }

@@ -1,4 +1,4 @@
-//! What a catalog and its watch have in common.
+//! State shared by a catalog and its watch.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,23 +11,24 @@ use tokio::task::JoinSet;
 use super::options::{CatalogOptions, PackageDirectory};
 use super::table::Table;
 
-/// What the catalog and its watch have in common.
+/// State shared by a catalog and its watch.
 pub(super) struct Shared {
-    /// Where packages are. None goes, and each keeps its place: packages are told apart by it.
+    /// The package directories. Entries are only appended, because package keys contain their
+    /// index.
     pub(super) directories: ArcSwap<Vec<PackageDirectory>>,
-    /// The rest of what the catalog is made of.
+    /// The other options.
     pub(super) options: CatalogOptions,
     pub(super) table: ArcSwap<Table>,
     pub(super) changes: Sender<u64>,
-    /// Whether the catalog was stopped, or dropped.
+    /// Whether the catalog was stopped or dropped.
     pub(super) stop: Sender<bool>,
-    /// Has the watch look at everything.
+    /// Triggers a rescan by the watch.
     pub(super) wake: Arc<Notify>,
-    /// Services that were taken away and let their last requests end.
+    /// Removed services that are finishing their last requests.
     pub(super) endings: Mutex<JoinSet<()>>,
 }
 
-/// What a lock guards, though who held it may have panicked.
+/// Locks a mutex, ignoring poisoning by a panicked holder.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

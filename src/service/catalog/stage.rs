@@ -1,6 +1,6 @@
-//! From a package's directory to its services: validate, then read the headers of its models.
+//! Builds the services of a package: validates it, then reads the headers of its models.
 //!
-//! Invariant: services are made only of packages without an error; nothing is loaded.
+//! Invariant: services are built only from packages without errors, and models are not loaded.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::package::{Config, Discovery, Found, Loaded, PrecisionList, Roots};
 use crate::policy::Policy;
 use crate::validate::{self, Demands, Options, Place, Ruling};
 
-/// A service without a number.
+/// A service that has no number yet.
 #[derive(Debug, Clone)]
 pub(super) struct Built {
     pub(super) name: String,
@@ -23,7 +23,7 @@ pub(super) struct Built {
     pub(super) device: Arc<Device>,
 }
 
-/// Validates a package and makes its devices; the error has a line for each finding.
+/// Validates a package and creates its devices. The error has one line per finding.
 pub(super) fn build(package: &Package, options: &CatalogOptions) -> Result<Vec<Built>, String> {
     let own_tokens = OwnTokens(Policy::nearest());
     validate(package, &own_tokens)?;
@@ -82,7 +82,7 @@ pub(super) fn build(package: &Package, options: &CatalogOptions) -> Result<Vec<B
         .collect()
 }
 
-/// Gives the services their numbers.
+/// Assigns the services' numbers.
 pub(super) fn number(
     built: Vec<Built>,
     package: &Package,
@@ -108,8 +108,8 @@ pub(super) fn number(
     services.collect()
 }
 
-/// What a project's settings are to a server: its own precision tokens are known. Which findings a project wants to be
-/// told is no reason to serve what is not sound.
+/// Applies only the custom precision tokens of a project's settings. Suppressed findings still
+/// prevent serving.
 struct OwnTokens(Policy);
 
 impl Ruling for OwnTokens {
@@ -158,8 +158,8 @@ fn validate(package: &Package, own_tokens: &OwnTokens) -> Result<(), String> {
     Err(lines.join("\n"))
 }
 
-/// The services that a package's configs ask for, whatever else is wrong with it; `None` for a config that
-/// does not say.
+/// Returns the names of the services that a package's configs request, even if the package is
+/// invalid. `None` stands for a config that does not determine a name.
 pub(super) fn names(package: &Package) -> impl Iterator<Item = Option<String>> {
     package.configs.iter().map(move |found| {
         let document = Loaded::read(&found.path).document.ok()?;
@@ -167,7 +167,7 @@ pub(super) fn names(package: &Package) -> impl Iterator<Item = Option<String>> {
     })
 }
 
-/// `model` or `model_size`, or the name of the package's folder.
+/// Returns `model` or `model_size`, or the name of the package's folder.
 fn service_name(package: &Package, config: &Config) -> Option<String> {
     if package.home.named_by_folders {
         let folder = package.key.path.file_name()?.to_str()?;
@@ -181,7 +181,7 @@ fn service_name(package: &Package, config: &Config) -> Option<String> {
     })
 }
 
-/// A name of digits only would be read as the number of another service.
+/// Rejects a name that consists of digits, because it would be read as a service number.
 fn reject_number(name: &str, config: &PackageConfig) -> Result<(), String> {
     if !name.bytes().all(|byte| byte.is_ascii_digit()) {
         return Ok(());
@@ -193,7 +193,7 @@ fn reject_number(name: &str, config: &PackageConfig) -> Result<(), String> {
     ))
 }
 
-/// Two configs of one service are for two backends, and of one model and size.
+/// Checks that two configs of one service have different backends and the same model and size.
 fn reject_second(known: &[PackageConfig], second: &PackageConfig) -> Result<(), String> {
     let identity = |it: &PackageConfig| (it.config.model.clone(), it.config.size.clone());
     for first in known {
@@ -212,7 +212,7 @@ fn reject_second(known: &[PackageConfig], second: &PackageConfig) -> Result<(), 
     Ok(())
 }
 
-/// The first list that exists, as validation chooses it.
+/// Returns the first list that exists, like validation does.
 fn precisions(lists: Vec<PathBuf>) -> PrecisionList {
     let mut lists = lists.into_iter();
     let list = lists.find(|path| path.symlink_metadata().is_ok());

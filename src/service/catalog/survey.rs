@@ -1,7 +1,8 @@
-//! What lies in the packages' directories now: packages, and a fingerprint of each package's files.
+//! Scans the package directories: finds packages and computes a fingerprint of each package's
+//! files.
 //!
-//! Invariant: only configs are read; of all other files size and times are looked at. Two equal
-//! fingerprints mean that no file was added, removed, replaced or written to in between.
+//! Invariant: only configs are read; of other files only size and times are checked. Equal
+//! fingerprints mean that no file was added, removed, replaced or written in between.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -18,37 +19,37 @@ use crate::package::{
 };
 use crate::policy::Policy;
 
-/// How deep a directory of packages has its first config: in a package, in a backend's directory.
+/// Maximum depth of the first config in a package directory: package, backend, config.
 const CONFIG_DEPTH: usize = 3;
 
-/// Most entries that are looked at behind a link.
+/// Maximum number of entries that are scanned behind a symbolic link.
 const MOST_LOOKED_AT: usize = 10_000;
 
-/// Most files of a model that is a folder.
+/// Maximum number of files of a model that is a folder.
 const MOST_OF_A_FOLDER: usize = 10_000;
 
-/// Which package it is: the place of its directory among those of the catalog, and its own.
+/// Identity of a package: the index of its package directory in the catalog, and its own path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct PackageKey {
     pub(super) directory: usize,
     pub(super) path: PathBuf,
 }
 
-/// A directory with a config in it, or in directories below it that are named after backends.
+/// A directory that contains a config, or backend directories with configs.
 #[derive(Debug, Clone)]
 pub(super) struct Package {
     pub(super) key: PackageKey,
-    /// The directory that it was found in, and whose that is.
+    /// The package directory that it was found in.
     pub(super) home: PackageDirectory,
     pub(super) configs: Vec<Found>,
     pub(super) fingerprint: Fingerprint,
 }
 
-/// The state of all files that make a package.
+/// The state of all files of a package.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Fingerprint(BTreeMap<PathBuf, Option<Mark>>);
 
-/// A file's size and times.
+/// Size and times of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Mark {
     size: u64,
@@ -56,18 +57,18 @@ struct Mark {
     created: Option<SystemTime>,
 }
 
-/// All packages.
+/// Result of a scan.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
     pub(super) packages: BTreeMap<PackageKey, Package>,
     /// Directories that could not be listed.
     pub(super) unreadable: Vec<Unserved>,
-    /// Links to directories with packages, which are not followed.
+    /// Symbolic links to directories with packages, which are not followed.
     pub(super) links: Vec<Unserved>,
 }
 
 impl Survey {
-    /// Looks at all directories. One inside another of the same owner adds nothing.
+    /// Scans all directories. A directory inside another one of the same owner is skipped.
     pub(super) fn of(directories: &[PackageDirectory]) -> Self {
         let mut survey = Self::default();
         let mut seen = HashSet::new();
@@ -83,10 +84,10 @@ impl Survey {
         survey
     }
 
-    /// Looks at the directory of one package again.
+    /// Rescans a single package.
     pub(super) fn again(home: &PackageDirectory, key: &PackageKey) -> Option<Package> {
         let mut survey = Self::default();
-        // A directory of packages may itself be named after a backend: its package is around it.
+        // If the package directory itself is named after a backend, the package is its parent.
         let part = if key.path.starts_with(&home.path) {
             &key.path
         } else {
@@ -100,9 +101,9 @@ impl Survey {
         self.walk_part(number, home, &home.path)
     }
 
-    /// Packages in `part` of a directory, as they are found when all of it is walked.
+    /// Finds the packages in `part` of a directory, as a scan of the whole directory would.
     fn walk_part(&mut self, number: usize, home: &PackageDirectory, part: &Path) -> Vec<Package> {
-        // A walk takes what is no directory for a config that the user named.
+        // The walker treats a path that is not a directory as a config that the user named.
         if !part.is_dir() {
             return Vec::new();
         }
@@ -141,14 +142,14 @@ impl Survey {
     }
 }
 
-/// Whether a package's config is near the top of a directory. In doubt there is none.
+/// Returns whether a package's config is near the top of a directory; `false` in doubt.
 fn holds_config(directory: &Path) -> bool {
     let walk = WalkDir::new(directory).max_depth(CONFIG_DEPTH).into_iter();
     let mut entries = walk.flatten().take(MOST_LOOKED_AT);
     entries.any(|entry| entry.file_name() == config::FILE_NAME)
 }
 
-/// The directory of the package that a found file is a config of.
+/// Returns the package directory of a config.
 fn home_of(found: &Found) -> Option<PathBuf> {
     let directory = found.path.parent()?;
     match found.kind {
@@ -159,7 +160,7 @@ fn home_of(found: &Found) -> Option<PathBuf> {
     }
 }
 
-/// The files that may hold the precision list of a config, the first that exists counts.
+/// Returns the candidate files of a config's precision list; the first existing one applies.
 pub(super) fn precision_lists(found: &Found, roots: &Roots) -> Vec<PathBuf> {
     let directory = roots.absolute(found.path.parent().unwrap_or(Path::new("")));
     let root = roots.package_root(&directory);
@@ -174,7 +175,7 @@ impl Fingerprint {
         let mut marks = BTreeMap::new();
         for found in configs {
             let directory = found.path.parent().unwrap_or(Path::new(""));
-            // A config outside a backend's directory may have other packages below it.
+            // A config outside of a backend directory may have other packages below it.
             let depth = match found.kind {
                 FoundKind::Config => usize::MAX,
                 _ => 1,
@@ -198,7 +199,7 @@ impl Fingerprint {
         Self(marks)
     }
 
-    /// When the first file was made, as far as the file system tells.
+    /// Returns the creation time of the oldest file, as far as the file system records it.
     pub(super) fn created_at(&self) -> Timestamp {
         let marks = self.0.values().flatten();
         let times = marks.filter_map(|mark| mark.created.or(mark.modified));
@@ -208,7 +209,7 @@ impl Fingerprint {
             .unwrap_or_else(Timestamp::now)
     }
 
-    /// When a file changed last.
+    /// Returns the time of the last change.
     pub(super) fn updated_at(&self) -> Timestamp {
         let times = self.0.values().flatten().filter_map(|mark| mark.modified);
         times
@@ -218,7 +219,7 @@ impl Fingerprint {
     }
 }
 
-/// The files that a config names.
+/// Returns the files that a config refers to.
 fn references(found: &Found, directory: &Path, roots: &Roots) -> Vec<PathBuf> {
     let Ok(document) = Loaded::read(&found.path).document else {
         return Vec::new();
@@ -233,7 +234,7 @@ fn references(found: &Found, directory: &Path, roots: &Roots) -> Vec<PathBuf> {
         .collect()
 }
 
-/// What a reference leads to: a file, or the files of a model that is a folder.
+/// Resolves a reference to a file, or to the files of a model that is a folder.
 fn files_of(path: PathBuf) -> Vec<PathBuf> {
     if !model_file::is_bundle(&path.to_string_lossy()) || !path.is_dir() {
         return vec![path];

@@ -1,4 +1,4 @@
-//! What readers see: the services of one moment, never changed, replaced as a whole.
+//! Immutable snapshot of the services that readers see; every change replaces it as a whole.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::options::Unserved;
 use super::survey::PackageKey;
 use crate::account::{AccountId, number};
 
-/// The services of one moment.
+/// A snapshot of the services.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     pub(super) services: Arc<Vec<Arc<Service>>>,
@@ -18,8 +18,8 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// A table of services and the packages they are from. Of two with a name the one whose package had
-    /// it in `before` is taken, else the first; the others are unserved.
+    /// Creates a table of services with their packages. If two have the same name, the one whose
+    /// package had it in `before` wins, otherwise the first. The others become unserved.
     pub(super) fn new(
         services: Vec<(PackageKey, Arc<Service>)>,
         mut unserved: Vec<Unserved>,
@@ -59,7 +59,7 @@ impl Table {
         names.insert(service.name.clone(), (service, key));
     }
 
-    /// The service of this name or, if it is digits only, of this number.
+    /// Returns the service with this name, or with this number if it consists of digits.
     pub(super) fn find(&self, owner: AccountId, model: &str) -> Option<&Arc<Service>> {
         if let Some(number) = number(model) {
             return self.by_number.get(&(owner, number));
@@ -68,13 +68,13 @@ impl Table {
         names.get(model).map(|(service, _)| service)
     }
 
-    /// The package that a service is served from.
+    /// Returns the package that provides a service.
     pub(super) fn holder(&self, owner: AccountId, name: &str) -> Option<&PackageKey> {
         let names = self.by_name.get(&owner)?;
         names.get(name).map(|(_, key)| key)
     }
 
-    /// The service of this name, whatever the name.
+    /// Returns the service with this name, even if it consists of digits.
     pub(super) fn named(&self, owner: AccountId, name: &str) -> Option<&Arc<Service>> {
         let names = self.by_name.get(&owner)?;
         names.get(name).map(|(service, _)| service)

@@ -1,8 +1,8 @@
-//! Keeping the services in step: waits until a changed package is quiet, makes its services aside, and
-//! swaps them in.
+//! Watches the package directories: waits until a changed package is quiet, builds its services in
+//! the background and replaces the old ones.
 //!
-//! Invariant: a package's services are swapped in only if its files are the same before it was
-//! validated and after everything was made.
+//! Invariant: services are replaced only if the package's files are the same before validation and
+//! after the build.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,59 +20,60 @@ use super::stage::{self, Built};
 use super::survey::{Fingerprint, Package, PackageKey, Survey};
 use super::table::Table;
 
-/// How long a package must not change before it is looked into.
+/// Time without changes before a changed package is built.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// How often a package that is not quiet is looked at.
+/// Interval between checks of a package that is not quiet yet.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How long changes are gathered before the first look at them.
+/// Time to gather change events before the first scan.
 const GATHER: Duration = Duration::from_millis(50);
 
-/// How often everything is looked at even if the system told of no change.
+/// Interval between scans when no change events arrive.
 const POLL: Duration = Duration::from_secs(5);
 
-/// How long a replaced service waits for requests that found it before it was replaced.
+/// Maximum time that a replaced service waits for requests that already found it.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// What is known of every package.
+/// The last known state of every package.
 #[derive(Debug)]
 pub(super) struct Book {
     held: BTreeMap<PackageKey, Held>,
     unreadable: Vec<Unserved>,
-    /// Links that were not followed, as far as they were told.
+    /// Links that were not followed and have been reported.
     links: Vec<Unserved>,
 }
 
-/// A package as it was when it was looked into last.
+/// State of a package at its last build.
 #[derive(Debug)]
 struct Held {
     fingerprint: Fingerprint,
     outcome: Result<Vec<Arc<Service>>, String>,
-    /// Since when the package is fine and something else failed, which may work later.
+    /// Time since when a valid package fails for another reason that may disappear.
     failed: Option<Instant>,
 }
 
-/// The loop that watches.
+/// The watch loop.
 pub(super) struct Watch {
     shared: Arc<Shared>,
     wake: Arc<Notify>,
-    /// How many directories were told to the watcher.
+    /// Number of directories that are registered with the watcher.
     watched: usize,
-    /// Watches while it lives; `None` where the system refuses, then only the clock wakes.
+    /// The file system watcher; `None` if the system refuses it, so that only polling remains.
     watcher: Option<RecommendedWatcher>,
-    /// Packages that changed, and since when they are as they are. `None` is a package that is gone.
+    /// Changed packages with their current state and the time of the last change. `None` means that
+    /// the package was removed.
     changed: HashMap<PackageKey, (Option<Fingerprint>, Instant)>,
-    /// Packages that are being made.
+    /// Builds in progress.
     staging: JoinSet<Staged>,
     staged: HashMap<task::Id, PackageKey>,
 }
 
-/// A package that was made aside.
+/// A package built in the background.
 struct Staged {
     package: Package,
     built: Result<Vec<Built>, String>,
-    /// Whether its files are still the same.
+    /// Whether its files stayed the same during the build.
     same: bool,
 }
 
@@ -85,7 +86,8 @@ impl Book {
         }
     }
 
-    /// Notes what a survey passed over; whether what readers see is another thing now.
+    /// Records the directories and links that a scan skipped. Returns whether the unreadable ones
+    /// changed.
     pub(super) fn note(&mut self, unreadable: Vec<Unserved>, links: Vec<Unserved>) -> bool {
         for link in &links {
             if !self.links.contains(link) {
@@ -99,7 +101,7 @@ impl Book {
         is_other
     }
 
-    /// Keeps what a package became, in place of what it was.
+    /// Stores the result of a package's build, replacing the previous one.
     pub(super) fn hold(
         &mut self,
         package: Package,
@@ -136,7 +138,7 @@ impl Book {
 }
 
 impl Held {
-    /// Whether there is nothing new to find out.
+    /// Returns whether the build is up to date.
     fn is_current(&self, now: &Fingerprint, options: &CatalogOptions) -> bool {
         let is_due = self.failed.is_some_and(|since| since.elapsed() >= POLL);
         let mut services = self.outcome.iter().flatten();
@@ -147,7 +149,7 @@ impl Held {
 }
 
 impl Shared {
-    /// Shows readers what the book says; ends services that are not in it any more.
+    /// Publishes the current state to readers and ends services that are gone.
     pub(super) fn publish(self: &Arc<Self>, book: &Book) {
         let before = self.table.load_full();
         let after = Arc::new(book.table(&before));
@@ -179,7 +181,8 @@ impl Shared {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// Drains a service in the background; unless `at_once`, after those who found it let go of it.
+    /// Drains a service in the background. Unless `at_once` is set, it first waits for requests
+    /// that already found the service.
     pub(super) fn end(&self, service: Arc<Service>, at_once: bool) {
         let mut stopped = self.stop.subscribe();
         let mut endings = lock(&self.endings);
@@ -200,7 +203,7 @@ impl Shared {
 }
 
 impl Service {
-    /// The package's models behind it, if it is no proxy.
+    /// Returns the package's device, unless it is a proxy or untrained.
     pub fn device(&self) -> Option<&Arc<Device>> {
         match &self.kind {
             Kind::Device(device) => Some(device),
@@ -209,7 +212,7 @@ impl Service {
     }
 }
 
-/// Loads a device's default model; that it cannot is told, and then told to whoever calls it.
+/// Loads a device's default model. A failure is logged here and returned to later callers.
 pub(super) async fn warm(name: &str, device: &Device) {
     if let Err(error) = device.warm().await {
         tracing::warn!(service = name, %error, "warming up failed");
@@ -217,7 +220,7 @@ pub(super) async fn warm(name: &str, device: &Device) {
 }
 
 impl Watch {
-    /// Begins to watch; changes are looked at by [`Self::run`].
+    /// Starts to watch; [`Self::run`] processes the changes.
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         let wake = Arc::clone(&shared.wake);
         let watcher = watcher(&shared, &wake);
@@ -236,7 +239,7 @@ impl Watch {
         }
     }
 
-    /// Watches until it is stopped.
+    /// Watches until the catalog is stopped.
     pub(super) async fn run(mut self, mut book: Book) {
         let mut stopped = self.shared.stop.subscribe();
         loop {
@@ -254,7 +257,7 @@ impl Watch {
         drop(self.watcher);
     }
 
-    /// Has the watcher watch directories that were added.
+    /// Registers added directories with the watcher.
     fn watch_new(&mut self, directories: &[PackageDirectory]) {
         for directory in directories.iter().skip(self.watched) {
             let watcher = self.watcher.as_mut();
@@ -268,7 +271,7 @@ impl Watch {
         self.watched = directories.len();
     }
 
-    /// Looks at all directories; what changed and is quiet begins to be made.
+    /// Scans all directories and starts to build changed packages that are quiet.
     async fn look(&mut self, book: &mut Book) {
         let directories = self.shared.directories.load_full();
         self.watch_new(&directories);
@@ -311,7 +314,8 @@ impl Watch {
         }
     }
 
-    /// Whether a changed package has been as it is for long enough; then it is no longer waited for.
+    /// Returns whether a changed package has been unchanged for long enough, and stops tracking it
+    /// if so.
     fn is_quiet(&mut self, key: &PackageKey, now: Option<&Fingerprint>) -> bool {
         match self.changed.get(key) {
             Some((seen, since)) if seen.as_ref() == now => {
@@ -329,14 +333,15 @@ impl Watch {
         }
     }
 
-    /// Makes a package's services aside.
+    /// Starts to build a package's services in the background.
     fn stage(&mut self, package: Package) {
         let key = package.key.clone();
         let task = self.staging.spawn(make(Arc::clone(&self.shared), package));
         self.staged.insert(task.id(), key);
     }
 
-    /// Swaps in what was made, unless the package changed meanwhile: then it is made again.
+    /// Publishes the built services. If the package changed meanwhile, they are discarded and built
+    /// again.
     fn finish(&mut self, book: &mut Book, staged: Result<(task::Id, Staged), JoinError>) {
         let staged = match staged {
             Ok((id, staged)) => {
@@ -360,19 +365,19 @@ impl Watch {
     }
 }
 
-/// Ends when nobody else has the service.
+/// Waits until nobody else uses the service.
 async fn let_go(service: &Arc<Service>) {
     while Arc::strong_count(service) > 1 {
         tokio::time::sleep(TICK).await;
     }
 }
 
-/// Ends when the catalog does.
+/// Waits until the catalog is stopped.
 async fn told(stopped: &mut Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
-/// Makes a package's services and loads those that are to be warm.
+/// Builds a package's services and loads those with `warm_up`.
 async fn make(shared: Arc<Shared>, package: Package) -> Staged {
     let (aside, copy) = (Arc::clone(&shared), package.clone());
     let built = task::spawn_blocking(move || stage::build(&copy, &aside.options)).await;
@@ -400,7 +405,7 @@ async fn make(shared: Arc<Shared>, package: Package) -> Staged {
 fn watcher(shared: &Shared, wake: &Arc<Notify>) -> notify::Result<RecommendedWatcher> {
     let wake = Arc::clone(wake);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        // Looking at files is no change of theirs.
+        // Read access does not change files.
         if !event.is_ok_and(|event| matches!(event.kind, EventKind::Access(_))) {
             wake.notify_one();
         }

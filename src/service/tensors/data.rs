@@ -1,6 +1,6 @@
-//! The elements of one input: JSON arrays or base64 to a tensor of the shape given.
+//! Decodes the elements of one input: JSON arrays or base64 into a tensor of the given shape.
 //!
-//! Invariant: a shape asks for no more elements than the data has.
+//! Invariant: a tensor never has more elements than the data.
 
 use ::base64::Engine as _;
 use ::base64::alphabet;
@@ -14,13 +14,13 @@ use crate::tensor::input::json_array;
 use crate::tensor::npy::MAX_RANK;
 use crate::tensor::{DType, Tensor, TensorSpec, byte_size};
 
-/// The standard alphabet; clients differ in whether they pad.
+/// The standard alphabet with optional padding, because clients differ.
 pub(super) const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Reads a `shape`.
+/// Parses a `shape`.
 pub(super) fn shape(value: &RawValue, place: &str) -> Result<Vec<u64>, Refusal> {
     let sizes = json::elements(value.get(), MAX_RANK, place)?;
     let sizes = sizes.iter().enumerate().map(|(axis, size)| {
@@ -33,7 +33,7 @@ pub(super) fn shape(value: &RawValue, place: &str) -> Result<Vec<u64>, Refusal> 
     sizes.collect()
 }
 
-/// Reads an array or a number; `input` is the place of the input.
+/// Decodes an array or a number; `input` is the JSON path of the input.
 pub(super) fn json(
     data: &RawValue,
     dtype: DType,
@@ -67,7 +67,7 @@ pub(super) fn json(
     })
 }
 
-/// Reads little-endian bytes in base64.
+/// Decodes little-endian bytes in base64.
 pub(super) fn base64(
     data: &RawValue,
     spec: &TensorSpec,
@@ -108,15 +108,16 @@ pub(super) fn base64(
     }
 }
 
-/// Bytes of a tensor, unless its sizes, zeros left out, would be beyond all bounds: an engine that
-/// multiplies them must not overflow.
+/// Returns the size of a tensor in bytes. Returns `None` if the product of its sizes, ignoring
+/// zeros, overflows, so that engines cannot overflow either.
 fn plausible(dtype: DType, shape: &[u64]) -> Option<u64> {
     let sizes: Vec<u64> = shape.iter().copied().filter(|size| *size > 0).collect();
     byte_size(dtype, &sizes).ok()?;
     byte_size(dtype, shape).ok()
 }
 
-/// The shape that the model fixes, or whose one dimension follows from the number of bytes.
+/// Returns the shape that the model fixes, or whose only open dimension follows from the number of
+/// bytes.
 fn implied_shape(spec: &TensorSpec, bytes: u64) -> Option<Vec<u64>> {
     let dims = spec.dims.as_deref()?;
     if let [Dim::Dynamic { .. } | Dim::Maybe { .. }] = dims {

@@ -1,7 +1,7 @@
-//! Answers: tensors to JSON text, written straight into one buffer.
+//! Encodes output tensors as JSON text, written directly into one buffer.
 //!
-//! Invariant: what is written is read back as the same elements, bit for bit except for the payload of
-//! a NaN.
+//! Invariant: decoding the text gives the same elements, bit for bit except for the payload of a
+//! NaN.
 
 use base64::Engine as _;
 use half::{bf16, f16};
@@ -11,8 +11,8 @@ use super::Encoding;
 use super::data::BASE64;
 use crate::tensor::{DType, Signature, Tensor};
 
-/// Writes `{"outputs": [{"name", "shape", "dtype", "data"}]}`. `data` is flat, in row-major order; with
-/// [`Encoding::Base64`] it is a string, and `"encoding": "base64"` stands beside it.
+/// Writes `{"outputs": [{"name", "shape", "dtype", "data"}]}`. `data` is a flat array in row-major
+/// order. With [`Encoding::Base64`] it is a string, and `"encoding": "base64"` is added.
 pub fn encode(signature: &Signature, outputs: &[Tensor], encoding: Encoding) -> Vec<u8> {
     let mut text = Vec::with_capacity(capacity(outputs, encoding));
     text.extend(br#"{"outputs":["#);
@@ -47,7 +47,8 @@ pub fn encode(signature: &Signature, outputs: &[Tensor], encoding: Encoding) -> 
     text
 }
 
-/// About the length of the text: more would be memory for nothing, less is copied when it grows.
+/// Estimates the length of the text. A larger buffer would waste memory; a smaller one is copied
+/// when it grows.
 fn capacity(outputs: &[Tensor], encoding: Encoding) -> usize {
     let sizes = outputs.iter().map(|tensor| match encoding {
         Encoding::Json => tensor.len() * 8,
@@ -61,7 +62,7 @@ fn write<T: Serialize + ?Sized>(text: &mut Vec<u8>, value: &T) {
         .expect("strings and numbers are JSON, and memory takes them");
 }
 
-/// In pieces of whole groups, so that no second buffer of the whole size is needed.
+/// Encodes pieces of whole groups, which avoids a second buffer of the full size.
 fn base64(text: &mut Vec<u8>, bytes: &[u8]) {
     const PIECE: usize = 3 << 12;
     let mut buffer = String::with_capacity(PIECE / 3 * 4 + 4);

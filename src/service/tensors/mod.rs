@@ -1,9 +1,9 @@
-//! Tensors as JSON: requests for a method in, its answers out.
+//! Tensors as JSON: decodes the requests for a model's method and encodes its answers.
 //!
 //! A request is `{"inputs": [{"name"?, "shape"?, "dtype"?, "data", "encoding"?}], "encoding"?}`.
 //! `data` is a nested array, a flat one with `shape`, a number, or with `"encoding": "base64"` the
-//! little-endian bytes; where JSON has no number, `"NaN"`, `"Infinity"` and `"-Infinity"` stand.
-//! Invariant: memory is bounded by what the request holds, and what is decoded fits the signature.
+//! little-endian bytes. Non-finite numbers are written as `"NaN"`, `"Infinity"` and `"-Infinity"`.
+//! Invariant: memory is bounded by the size of the request, and decoded tensors fit the signature.
 
 mod data;
 mod encode;
@@ -31,7 +31,7 @@ const PICTURE_KEYS: &[&str] = &["image_base64", "mean", "std", "encoding"];
 /// Keys of an input.
 const INPUT_KEYS: &[&str] = &["name", "shape", "dtype", "data", "encoding"];
 
-/// How the elements of a tensor are written.
+/// Encoding of a tensor's elements.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Encoding {
     /// An array of numbers.
@@ -41,23 +41,23 @@ pub enum Encoding {
     Base64,
 }
 
-/// A request for a method.
+/// A decoded request for a method.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decoded {
-    /// Its inputs in the signature's order, which fit it; none where a picture is given.
+    /// Its inputs in the signature's order, which fit the signature; empty if a picture is given.
     pub inputs: Vec<Tensor>,
-    /// The picture that is given in their place, not decoded yet.
+    /// The picture that replaces the inputs, not decoded yet.
     pub picture: Option<Picture>,
-    /// How the answer's tensors are to be written.
+    /// Encoding of the answer's tensors.
     pub encoding: Encoding,
 }
 
-/// Reads a request for the method of this signature. `pictures` allows `image_base64` in place of
-/// `inputs`. A body that is a JSON string with an object in it is unwrapped once: some clients encode
-/// twice.
+/// Decodes a request for the method with this signature. `pictures` allows `image_base64` instead
+/// of `inputs`. A body that is a JSON string containing an object is unwrapped once, because some
+/// clients encode twice.
 pub fn decode(body: &[u8], signature: &Signature, pictures: bool) -> Result<Decoded, Refusal> {
     let text = json::unwrapped(json::text(body)?)?;
-    // More than there may be, so that the error can name what is too much.
+    // The limit exceeds the number of inputs, so that the error can name the surplus ones.
     let limit = signature.inputs.len().saturating_add(64);
     let (members, list) = json::with_list(&text, "inputs", limit)?;
     let is_picture = pictures && members.iter().any(|(key, _)| key == "image_base64");
@@ -111,7 +111,7 @@ fn missing_inputs(signature: &Signature, pictures: bool) -> Refusal {
     Refusal::at("$", message)
 }
 
-/// An input of a request, its data not read yet.
+/// An input of a request whose data is not decoded yet.
 struct Given<'a> {
     /// `$.inputs[0]`
     place: String,
@@ -155,7 +155,7 @@ fn read_inputs(list: Vec<Object<'_>>, signature: &Signature) -> Result<Vec<Tenso
     }
 }
 
-/// Which input of the signature is meant: the one of the name, without one that of the same position.
+/// Returns the index of the input that is meant: by name, or by position if the name is missing.
 fn slot_of(given: &Given<'_>, position: usize, signature: &Signature) -> Result<usize, Refusal> {
     let inputs = &signature.inputs;
     let Some(name) = &given.name else {
@@ -175,7 +175,7 @@ fn slot_of(given: &Given<'_>, position: usize, signature: &Signature) -> Result<
     })
 }
 
-/// The refusal of tensors that do not fit the signature; `given` are in its order.
+/// Returns the refusal of tensors that do not fit the signature; `given` has the signature's order.
 fn misfit(error: &InputError, given: &[Given<'_>]) -> Refusal {
     let place = match &error {
         InputError::Shape { place, .. } => given.get(place.index).map(|given| {

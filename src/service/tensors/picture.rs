@@ -1,4 +1,5 @@
-//! Requests with a picture: `{"image_base64": "…", "mean"?, "std"?}` to the one input of a model.
+//! Requests with a picture, `{"image_base64": "…", "mean"?, "std"?}`, for a model with a single
+//! input.
 
 use ::base64::Engine as _;
 use serde_json::value::RawValue;
@@ -13,10 +14,10 @@ use crate::runtime::picture::{self, PictureError, PictureFault};
 use crate::tensor::input;
 use crate::tensor::{Signature, Tensor};
 
-/// Most numbers in `mean` and `std`: no picture has more channels.
+/// Maximum number of values in `mean` and `std`, which is the maximum number of channels.
 const MAX_CHANNELS: usize = 4;
 
-/// Where the picture is.
+/// JSON path of the picture.
 const PLACE: &str = "$.image_base64";
 
 /// A picture for the only input of a method, not decoded yet.
@@ -29,7 +30,7 @@ pub struct Picture {
     std: Vec<f32>,
 }
 
-/// Reads a request with a picture, for the model's only input.
+/// Reads a request with a picture for the model's only input.
 pub(super) fn read<'a>(
     signature: &Signature,
     member: impl Fn(&str) -> Option<&'a RawValue>,
@@ -57,7 +58,7 @@ pub(super) fn read<'a>(
 }
 
 impl Picture {
-    /// Decodes it in another process. Blocks until that is done.
+    /// Decodes the picture in a parser process. Blocks until it is done.
     pub fn tensor(self, client: &Client) -> Result<Tensor, CallError> {
         let input = (&self.signature, self.input);
         let scale = (self.mean, self.std);
@@ -81,14 +82,14 @@ fn no_picture(signature: &Signature) -> Refusal {
     Refusal::at(PLACE, message)
 }
 
-/// The base64 text, without the head of a `data:` URL.
+/// Returns the base64 text without the prefix of a `data:` URL.
 fn encoded(text: &str) -> &str {
     let url = text.strip_prefix("data:");
     let content = url.and_then(|url| url.split_once(";base64,"));
     content.map_or(text, |(_, content)| content)
 }
 
-/// One number, or one for each channel.
+/// Parses one number, or one per channel.
 fn numbers(value: Option<&RawValue>, place: &str) -> Result<Vec<f32>, Refusal> {
     let Some(value) = value else {
         return Ok(Vec::new());
@@ -110,8 +111,8 @@ fn numbers(value: Option<&RawValue>, place: &str) -> Result<Vec<f32>, Refusal> {
         .collect()
 }
 
-/// The same fault in the words of a request: the reasons hold for any way of giving a picture, what to
-/// do about them does not.
+/// Converts a fault for a request: the reason is the same for all sources of a picture, but the
+/// remedy differs.
 fn refused(fault: PictureFault) -> Refusal {
     match fault {
         PictureFault::Option { name, reason } => Refusal::at(format!("$.{name}"), reason),

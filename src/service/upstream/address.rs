@@ -1,6 +1,6 @@
-//! An address of an upstream.
+//! The address of an upstream.
 //!
-//! Invariant: shows neither a user nor a password nor a query, whatever it is printed by.
+//! Invariant: neither `Display` nor `Debug` reveals user, password or query.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use reqwest::Url;
 
 use crate::source::redact::{MASK, redact};
 
-/// An address of an upstream. Its user and password are sent as basic authentication.
+/// The address of an upstream. Its user and password are sent as basic authentication.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
     url: Url,
@@ -34,17 +34,17 @@ impl Address {
         Ok(Self { url, shown })
     }
 
-    /// Whether a user or a password is in it.
+    /// Returns whether it contains a user or a password.
     pub fn has_user(&self) -> bool {
         !self.url.username().is_empty() || self.url.password().is_some()
     }
 
-    /// The whole address, with what is not to be shown.
+    /// Returns the full address, including its secrets.
     pub(super) fn url(&self) -> Url {
         self.url.clone()
     }
 
-    /// Another path at the same server, with its query.
+    /// Returns the address of another path on the same server, with its query.
     pub(super) fn at(&self, path: &str) -> Url {
         let mut url = self.url.clone();
         let (path, query) = match path.split_once('?') {
@@ -56,7 +56,7 @@ impl Address {
         url
     }
 
-    /// The password, as it stands in the address.
+    /// Returns the password as written in the address.
     pub(super) fn password(&self) -> Option<&str> {
         self.url.password()
     }

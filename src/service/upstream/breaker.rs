@@ -1,50 +1,51 @@
-//! Whether an address that failed is asked again.
+//! Circuit breaker of an upstream address: decides whether a failing address gets requests.
 //!
-//! Invariant: an open breaker lets one trial call through at a time, and none before its time. Pauses double
-//! from [`FIRST`] to [`LONGEST`] and begin anew after a success. Reads no clock: time is an argument.
+//! Invariant: an open breaker admits one trial call at a time, and none before its pause is over.
+//! Pauses double from [`FIRST`] to [`LONGEST`] and reset after a success. Time is an argument; the
+//! breaker reads no clock.
 
 use std::time::{Duration, Instant};
 
-/// Failures in a row after which an address is not asked.
+/// Consecutive failures that open the breaker.
 const TO_OPEN: u32 = 3;
 
-/// The first pause of an address that failed, and the longest.
+/// First and longest pause of a failing address.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// The failures of an address.
+/// Failure state of an address.
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
     /// Failures since the last success.
     failures: u32,
-    /// How often it opened since the last success.
+    /// Number of openings since the last success.
     openings: u32,
-    /// When the next trial may begin, while it is open.
+    /// Earliest time of the next trial, while it is open.
     until: Option<Instant>,
-    /// A trial is under way.
+    /// Whether a trial is in flight.
     is_trying: bool,
 }
 
-/// Whether a call may be made.
+/// Decision about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// It may.
+    /// Admitted.
     Call,
-    /// It may, as the one trial.
+    /// Admitted as the single trial.
     Trial,
-    /// Not before this time has passed.
+    /// Rejected until this time has passed.
     Wait(Duration),
 }
 
 impl Breaker {
-    /// Asks for a call. A trial is under way until it succeeds, fails or is given up.
+    /// Requests a call. A trial stays in flight until it succeeds, fails or is abandoned.
     pub(super) fn admit(&mut self, now: Instant) -> Admission {
         let admission = self.admission(now);
         self.is_trying |= admission == Admission::Trial;
         admission
     }
 
-    /// Whether a call would be admitted.
+    /// Returns the decision without starting a call.
     pub(super) fn admission(&self, now: Instant) -> Admission {
         let Some(until) = self.until else {
             return Admission::Call;
@@ -58,20 +59,20 @@ impl Breaker {
         }
     }
 
-    /// Whether calls are held back.
+    /// Returns whether calls are being rejected.
     pub(super) fn is_open(&self) -> bool {
         self.until.is_some()
     }
 
-    /// Records a call that succeeded. Returns whether calls were held back.
+    /// Records a successful call. Returns whether calls were being rejected.
     pub(super) fn succeed(&mut self) -> bool {
         std::mem::take(self).is_open()
     }
 
-    /// Records a call that failed. Returns the pause that begins now, if one does.
+    /// Records a failed call. Returns the pause that starts now, if any.
     pub(super) fn fail(&mut self, now: Instant, was_trial: bool) -> Option<Duration> {
         self.failures = self.failures.saturating_add(1);
-        // Calls that began before it opened say nothing new.
+        // Calls that started before the breaker opened are no new evidence.
         let opens = was_trial || (self.until.is_none() && self.failures >= TO_OPEN);
         if !opens {
             return None;

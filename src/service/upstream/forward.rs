@@ -1,7 +1,7 @@
-//! A call of an upstream: to one address, and to another where that is safe.
+//! Forwards a request to one address of an upstream, and retries it at another if that is safe.
 //!
-//! Invariant: a request that an address may have taken is not sent to another. An answer is read up to a limit,
-//! and events of it are handed on before the next one is read.
+//! Invariant: a request that an address may have accepted is not sent to another. An answer is read
+//! up to a size limit, and each of its events is passed on before the next one is read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,16 +16,17 @@ use super::pool::{Fault, Held};
 use super::{JSON, Upstream, reason};
 use crate::service::{Answer, Body, CallError, Chunks};
 
-/// What of a large body is sent at once, in bytes.
+/// Size of the pieces in which a large body is sent, in bytes.
 const PIECE: usize = 64 << 10;
 
-/// Most addresses that one request is sent to.
+/// Maximum number of addresses that a request is sent to.
 const ATTEMPTS: usize = 3;
 
-/// Pause before the second attempt; it doubles. A random part of up to half is left out.
+/// Pause before the second attempt; it doubles for each further one. A random half is subtracted as
+/// jitter.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What is sent to an upstream, and to which.
+/// A request for an upstream.
 #[derive(Debug)]
 pub struct Forward {
     upstream: Arc<Upstream>,
@@ -33,15 +34,15 @@ pub struct Forward {
     content_type: HeaderValue,
 }
 
-/// What came of an attempt.
+/// Result of an attempt.
 enum Verdict {
-    /// The address took the request, and began to answer.
+    /// The address accepted the request and started to answer.
     Answered(Response),
-    /// The address did not take the request: it is overloaded or not ready.
+    /// The address rejected the request because it is overloaded or not ready.
     Refused(Response),
-    /// The address did not get the request.
+    /// The address did not receive the request.
     NotConnected(CallError),
-    /// The address may have taken the request.
+    /// The address may have accepted the request.
     Failed(CallError),
 }
 
@@ -54,8 +55,9 @@ impl Forward {
         }
     }
 
-    /// Calls the upstream. Events are passed on as they come, each within the timeout; everything else
-    /// when it is whole, within the timeout. Dropping the answer ends the call.
+    /// Calls the upstream. Server-sent events are passed on as they arrive, each within the
+    /// timeout. Other answers are returned when complete, within the timeout. Dropping the answer
+    /// cancels the call.
     pub async fn predict(self, timeout: Option<Duration>) -> Result<Answer, CallError> {
         let deadline = Deadline::after(timeout);
         let upstream = Arc::clone(&self.upstream);
@@ -93,7 +95,7 @@ impl Forward {
         })
     }
 
-    /// The head of an answer: that of the last address, if several are asked.
+    /// Sends the request, with retries, and returns the head of the last answer.
     async fn respond(mut self, deadline: Deadline) -> Result<(Held, Response), CallError> {
         let upstream = Arc::clone(&self.upstream);
         let pool = &upstream.pool;
@@ -106,7 +108,7 @@ impl Forward {
                 deadline.pause(tried.len()).await?;
             }
             tried.push(held.number);
-            // The last attempt takes the body along: its memory is free once it is sent.
+            // The last attempt consumes the body, so that its memory is freed once it is sent.
             let body = if tried.len() < most {
                 self.body.clone()
             } else {
@@ -145,7 +147,7 @@ impl Forward {
     }
 }
 
-/// Records what came of an attempt.
+/// Records the result of an attempt.
 fn judge(
     upstream: &Upstream,
     held: &mut Held,
@@ -185,7 +187,8 @@ fn judge(
     }
 }
 
-/// The status of an answer. A part of a content is one only to who asked for it.
+/// Returns the status of an answer. Partial content becomes 200, because the client did not request
+/// a range.
 fn passed_on(status: StatusCode) -> u16 {
     match status {
         StatusCode::PARTIAL_CONTENT => 200,
@@ -193,27 +196,27 @@ fn passed_on(status: StatusCode) -> u16 {
     }
 }
 
-/// The pause before an attempt after so many.
+/// Returns the pause after this many attempts.
 fn pause(tried: usize) -> Duration {
     let mut random = [0];
-    // Without randomness all wait for the same time.
+    // Without random bytes, all clients pause equally long.
     let _ = getrandom::fill(&mut random);
     let doubled = PAUSE * (1 << (tried.clamp(1, ATTEMPTS) - 1));
     doubled.mul_f64(1.0 - f64::from(random[0]) / 512.0)
 }
 
-/// How long a call may take, and until when.
+/// Time limit of a call and its deadline.
 #[derive(Debug, Clone, Copy)]
 struct Deadline(Option<(Duration, Instant)>);
 
 impl Deadline {
     fn after(timeout: Option<Duration>) -> Self {
-        // What is beyond all clocks never comes.
+        // A limit beyond the clock's range means no deadline.
         let at = |after| Some((after, Instant::now().checked_add(after)?));
         Self(timeout.and_then(at))
     }
 
-    /// Waits for something until then.
+    /// Waits for work until the deadline.
     async fn wait<T>(self, work: impl Future<Output = T>) -> Result<T, CallError> {
         match self.0 {
             None => Ok(work.await),
@@ -223,7 +226,7 @@ impl Deadline {
         }
     }
 
-    /// Waits before an attempt after so many.
+    /// Pauses after this many attempts.
     async fn pause(self, tried: usize) -> Result<(), CallError> {
         self.wait(tokio::time::sleep(pause(tried))).await
     }
@@ -233,12 +236,12 @@ impl Deadline {
 struct Reading {
     response: reqwest::Response,
     deadline: Deadline,
-    /// How long each chunk after the first may take, where it is not all of them together.
+    /// Time limit of each chunk after the first, instead of one for the whole answer.
     each: Option<Duration>,
-    /// Bytes that were read, and how many there may be.
+    /// Bytes read so far, and their maximum.
     read: usize,
     most: usize,
-    /// The call is under way until all is read.
+    /// Counts the call as in flight until everything is read.
     _held: Held,
 }
 
@@ -268,8 +271,8 @@ impl Reading {
     }
 }
 
-/// A request with a body. A large one goes in pieces: its memory is free once the upstream has it, not
-/// only when the upstream has answered.
+/// Adds a body to a request. A large body is sent in pieces, so that its memory is freed once it is
+/// sent instead of when the answer arrives.
 fn with_body(request: reqwest::RequestBuilder, body: Bytes) -> reqwest::RequestBuilder {
     if body.len() <= PIECE {
         return request.body(body);
@@ -283,7 +286,7 @@ fn with_body(request: reqwest::RequestBuilder, body: Bytes) -> reqwest::RequestB
     request.body(reqwest::Body::wrap_stream(pieces))
 }
 
-/// Whether a media type is that of server-sent events.
+/// Returns whether a media type is that of server-sent events.
 fn is_events(content_type: &str) -> bool {
     let media = content_type.split(';').next().unwrap_or_default();
     media.trim().eq_ignore_ascii_case("text/event-stream")

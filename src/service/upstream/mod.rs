@@ -1,7 +1,7 @@
-//! A service that is another HTTP service: requests are forwarded as they are.
+//! Services that are other HTTP services ("upstreams"): requests are forwarded to them.
 //!
-//! Invariant: what is sent with every call (a key, headers, a user) is never shown, and the upstream's statuses
-//! pass through.
+//! Invariant: secrets sent with calls (key, headers, user) are never shown. The upstream's statuses
+//! are passed through.
 
 mod address;
 mod breaker;
@@ -25,48 +25,48 @@ pub use address::Address;
 pub use forward::Forward;
 use pool::Pool;
 
-/// Media type of a request that names none.
+/// Default media type of a request.
 const JSON: &str = "application/json";
 
-/// Longest time to connect to an address.
+/// Time limit for connecting to an address.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// Shortest secret that is looked for in what an upstream says.
+/// Minimum length of a secret that is masked in an upstream's answers.
 const SHORTEST_SECRET: usize = 4;
 
-/// Another HTTP service.
+/// An upstream HTTP service.
 #[derive(Debug)]
 pub struct Upstream {
     options: UpstreamOptions,
     since: Timestamp,
-    /// Sent with every call.
+    /// Headers sent with every call.
     headers: HeaderMap,
     client: reqwest::Client,
     pool: Pool,
 }
 
-/// How another HTTP service is called.
+/// Options of an upstream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UpstreamOptions {
     /// The service's owner and name, for logs.
     pub label: String,
-    /// What it is called in the registry.
+    /// Its name in the registry.
     pub display_name: String,
-    /// Where it is reached. There is at least one.
+    /// Its addresses, at least one.
     pub addresses: Vec<Address>,
-    /// The key that is sent with every call.
+    /// The key sent with every call.
     pub key: Option<UpstreamKey>,
-    /// Headers that are sent with every call.
+    /// Headers sent with every call.
     pub headers: HeaderMap,
     /// Path of its health check.
     pub health: Option<String>,
-    /// Time between two health checks.
+    /// Interval between health checks.
     pub health_every: Duration,
-    /// Most bytes of an answer.
+    /// Maximum size of an answer, in bytes.
     pub max_answer: usize,
 }
 
-/// A key that an upstream asks for.
+/// An API key for an upstream.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UpstreamKey {
     header: HeaderName,
@@ -75,8 +75,8 @@ pub struct UpstreamKey {
 }
 
 impl UpstreamKey {
-    /// A key as this header carries it: `Authorization` as a bearer token, others as it is. The error does not
-    /// repeat it.
+    /// Creates a key for this header: a bearer token in `Authorization`, the plain key in others.
+    /// The error does not repeat it.
     pub fn new(header: HeaderName, secret: &str) -> Result<Self, String> {
         let value = if header == reqwest::header::AUTHORIZATION {
             HeaderValue::from_str(&format!("Bearer {secret}"))
@@ -101,18 +101,18 @@ impl fmt::Debug for UpstreamKey {
     }
 }
 
-/// The state of an address of an upstream.
+/// State of an address of an upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddressState {
     /// The address, without credentials.
     pub address: String,
-    /// Whether it is asked.
+    /// Whether it gets requests.
     pub is_up: bool,
-    /// Calls under way.
+    /// Calls in flight.
     pub in_flight: usize,
 }
 
-/// A request with a config, as an upstream gets it.
+/// The body of a request with a config.
 #[derive(serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 struct WithConfig<'a> {
@@ -123,11 +123,11 @@ struct WithConfig<'a> {
 }
 
 impl Upstream {
-    /// Starts a service that is reached so, and the checks of its addresses. Must be called on a tokio runtime.
+    /// Creates the service and starts its health checks. Must be called on a tokio runtime.
     pub fn start(options: UpstreamOptions) -> Result<Arc<Self>, String> {
         static PROVIDER: Once = Once::new();
         PROVIDER.call_once(|| {
-            // Another part of the process may have installed one: any does.
+            // If another part of the process has already installed a provider, that one is used.
             let _ = rustls::crypto::ring::default_provider().install_default();
         });
         let client = reqwest::Client::builder()
@@ -150,22 +150,22 @@ impl Upstream {
         Ok(upstream)
     }
 
-    /// How it is called.
+    /// Returns the options.
     pub fn options(&self) -> &UpstreamOptions {
         &self.options
     }
 
-    /// What it is called in the registry.
+    /// Returns its name in the registry.
     pub fn display_name(&self) -> &str {
         &self.options.display_name
     }
 
-    /// Since when it is served.
+    /// Returns the time since when it is served.
     pub fn since(&self) -> Timestamp {
         self.since
     }
 
-    /// The state of its addresses.
+    /// Returns the state of its addresses.
     pub fn addresses(&self) -> impl Iterator<Item = AddressState> {
         self.pool.targets().iter().map(|target| AddressState {
             address: target.address.to_string(),
@@ -174,7 +174,8 @@ impl Upstream {
         })
     }
 
-    /// Returns why no request can be answered, as far as is known. Addresses are not for callers.
+    /// Returns the reason why it cannot answer, as far as known. The reason does not reveal
+    /// addresses.
     pub(super) fn inactive_reason(&self) -> Option<String> {
         self.pool.is_down().then(|| {
             let none = match self.options.addresses.len() {
@@ -185,8 +186,9 @@ impl Upstream {
         })
     }
 
-    /// What to send: the data as it is; with a config, an object of both (the specification's
-    /// `PredictRequestData`), where what is no JSON is a string.
+    /// Prepares the request to send. Without a config, the data is sent unchanged. With a config,
+    /// the body is an object of both (the specification's `PredictRequestData`); data that is not
+    /// valid JSON becomes a string.
     pub fn prepare(self: &Arc<Self>, request: &Request) -> Result<Forward, CallError> {
         let media = request.data_type.as_deref().filter(|name| is_media(name));
         let Some(config) = &request.config else {
@@ -207,7 +209,7 @@ impl Upstream {
         Ok(Forward::new(self, body.into(), media))
     }
 
-    /// An error's body without the secrets that were sent: an upstream may repeat the key that it refuses.
+    /// Masks sent secrets in an error's body, because an upstream may repeat a rejected key.
     fn without_secrets(&self, body: Bytes) -> Bytes {
         let key = self.options.key.as_ref().map(|key| key.secret.as_str());
         let passwords = self.options.addresses.iter().filter_map(Address::password);
@@ -220,7 +222,7 @@ impl Upstream {
     }
 }
 
-/// An error of a call with its causes, without the address.
+/// Formats an error of a call with its causes, without the address.
 fn reason(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut text = error.to_string();
@@ -241,7 +243,8 @@ fn json_or_string(text: &str) -> Result<Cow<'_, RawValue>, Refusal> {
         .map_err(|error| Refusal::at("$", format!("cannot be forwarded: {error}")))
 }
 
-/// Whether a data type is a media type, such as `image/png`; others are addresses of schemas.
+/// Returns whether a data type is a media type such as `image/png`; others are addresses of
+/// schemas.
 fn is_media(name: &str) -> bool {
     let mut parts = name.split(';').next().unwrap_or_default().split('/');
     let token = |part: Option<&str>| {

@@ -1,7 +1,8 @@
-//! The addresses of an upstream: which one is asked next, and which ones are down.
+//! Load balancing among the addresses of an upstream, and tracking of unavailable ones.
 //!
-//! Invariant: a call that is under way is counted at one address, and its end is counted once. An error status
-//! never takes the last address away: one caller's requests cannot close a service to others.
+//! Invariant: a call in flight counts at exactly one address, and its end is counted once. Error
+//! statuses never disable the last address, so the requests of one caller cannot close a service to
+//! others.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,20 +11,20 @@ use std::time::{Duration, Instant};
 use super::Address;
 use super::breaker::{Admission, Breaker};
 
-/// Health checks in a row that fail before an address counts as unhealthy.
+/// Consecutive failed health checks that make an address unhealthy.
 const MISSED: u32 = 2;
 
 /// The addresses of an upstream.
 #[derive(Debug)]
 pub(super) struct Pool {
-    /// The service, as logs name it.
+    /// The service's name in logs.
     label: String,
     targets: Vec<Arc<Target>>,
-    /// Whose turn it is among addresses with as few calls.
+    /// Round-robin counter among addresses with equally few calls.
     turn: AtomicUsize,
 }
 
-/// An address, with what is known of it.
+/// An address with its state.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) address: Address,
@@ -34,20 +35,20 @@ pub(super) struct Target {
 #[derive(Debug, Default)]
 struct State {
     breaker: Breaker,
-    /// Health checks that failed since the last one that succeeded.
+    /// Failed health checks since the last successful one.
     missed: u32,
 }
 
-/// What a failed call says of its address.
+/// Consequence of a failed call for its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// Nothing listens there.
+    /// The address is unreachable.
     Gone,
-    /// It failed on this request. Another request may succeed.
+    /// The address failed on this request; another request may succeed.
     Failed,
 }
 
-/// A call of an address.
+/// A call in flight at an address.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) number: usize,
@@ -69,7 +70,8 @@ impl Pool {
         &self.targets
     }
 
-    /// Takes the address with the fewest calls in flight, of those that are not down and were not tried.
+    /// Selects the address with the fewest calls in flight among those that are up and were not
+    /// tried.
     pub(super) fn take(&self, tried: &[usize]) -> Option<Held> {
         let count = self.targets.len();
         let start = self.turn.fetch_add(usize::from(tried.is_empty()), Relaxed);
@@ -82,14 +84,14 @@ impl Pool {
             .find_map(|number| self.targets[number].admit(number, now))
     }
 
-    /// The time until an address may be asked again.
+    /// Returns the time until an address may be tried again.
     pub(super) fn wait(&self) -> Duration {
         let now = Instant::now();
         let waits = self.targets.iter().map(|target| target.wait(now));
         waits.min().unwrap_or_default()
     }
 
-    /// Records a call that was answered.
+    /// Records an answered call.
     pub(super) fn succeeded(&self, held: &mut Held) {
         held.is_trial = false;
         self.answered(&held.target);
@@ -103,11 +105,11 @@ impl Pool {
         }
     }
 
-    /// Records a call that failed.
+    /// Records a failed call.
     pub(super) fn failed(&self, held: &mut Held, fault: Fault, reason: &str) {
         let is_trial = std::mem::take(&mut held.is_trial);
         if fault == Fault::Failed && !self.has_other(held.number) {
-            // Whatever it answered, it is there.
+            // Any answer proves that the address is reachable.
             if is_trial {
                 self.answered(&held.target);
             }
@@ -146,7 +148,7 @@ impl Pool {
         }
     }
 
-    /// Whether no address can be asked, as far as is known.
+    /// Returns whether all addresses are down, as far as known.
     pub(super) fn is_down(&self) -> bool {
         self.targets.iter().all(|target| target.is_down())
     }
@@ -166,12 +168,12 @@ impl Target {
         }
     }
 
-    /// Calls under way.
+    /// Returns the number of calls in flight.
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight.load(Relaxed)
     }
 
-    /// Whether it failed too often, or is unhealthy.
+    /// Returns whether it failed too often or is unhealthy.
     pub(super) fn is_down(&self) -> bool {
         let state = self.lock();
         state.missed >= MISSED || state.breaker.is_open()
@@ -198,7 +200,7 @@ impl Target {
     fn wait(&self, now: Instant) -> Duration {
         match self.lock().breaker.admission(now) {
             Admission::Wait(wait) => wait,
-            // A trial, or the next health check.
+            // A trial or the next health check decides.
             Admission::Call | Admission::Trial => Duration::from_secs(1),
         }
     }

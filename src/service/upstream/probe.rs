@@ -1,6 +1,7 @@
-//! Checks of an upstream's addresses, so that what came back is asked again without a request that tries it.
+//! Health checks of an upstream's addresses, so that a recovered address gets requests again
+//! without a trial request.
 //!
-//! Invariant: a check takes a short time and reads a bounded part of its answer. Checks end with the upstream.
+//! Invariant: a check is limited in time and in the bytes it reads. Checks end with the upstream.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -11,13 +12,13 @@ use reqwest::{RequestBuilder, Response};
 use super::pool::Target;
 use super::{Upstream, reason};
 
-/// Longest time of a check.
+/// Time limit of a check.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Most bytes that are read of a check's answer.
+/// Maximum bytes read of a check's answer.
 const MOST_READ: usize = 64 << 10;
 
-/// Checks the addresses now and then for as long as there is the upstream.
+/// Checks the addresses periodically while the upstream exists.
 pub(super) fn watch(upstream: &Arc<Upstream>) {
     let every = upstream.options.health_every;
     let upstream = Arc::downgrade(upstream);
@@ -36,8 +37,8 @@ async fn check_all(upstream: &Weak<Upstream>) -> Option<()> {
 }
 
 impl Upstream {
-    /// Asks for the health of an address. Without a path for that, an address that is down is asked whether it
-    /// answers at all.
+    /// Checks the health of an address. Without a health path, it only checks whether a down
+    /// address answers at all.
     async fn check(&self, target: &Target) {
         let address = &target.address;
         if let Some(path) = &self.options.health {
@@ -55,7 +56,7 @@ impl Upstream {
     async fn ask(&self, request: RequestBuilder) -> Result<Response, String> {
         let asked = async {
             let mut answer = request.headers(self.headers.clone()).send().await?;
-            // A connection whose answer was read is used again.
+            // Reading the answer lets the connection be reused.
             let mut read = 0;
             while let Some(chunk) = answer.chunk().await? {
                 read += chunk.len();

@@ -1,7 +1,8 @@
-//! The queue: claims waiting tasks, has their services answer, stores what came of it.
+//! The task queue: claims waiting tasks, calls their services and stores the outcomes.
 //!
-//! Invariant: a claimed task ends, or is put back; an answer that could not be stored is kept and
-//! tried again while the lease is held. Knows stores and services only by what they promise.
+//! Invariant: a claimed task either ends or returns to the queue. An answer that cannot be stored
+//! is kept, and storing is retried as long as the lease is held. The queue knows stores and
+//! services only through their interfaces.
 
 mod housekeeping;
 mod run;
@@ -24,30 +25,30 @@ use crate::service::{BodyMemory, Service};
 /// Finds a service by its owner and name.
 pub type Find = Box<dyn Fn(AccountId, &str) -> Option<Arc<Service>> + Send + Sync>;
 
-/// How long the queue waits after the store failed.
+/// Delay before the queue retries after an error of the store.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
 
-/// What a queue works with.
+/// Dependencies and settings of a queue.
 pub struct QueueOptions {
-    /// Where tasks are.
+    /// The store of tasks.
     pub store: Arc<dyn TaskStore>,
-    /// The clock by which tasks and answers are deleted.
+    /// The clock that determines when tasks and answers are deleted.
     pub clock: Arc<RetentionClock>,
-    /// Where bodies and answers are.
+    /// The store of bodies and answers.
     pub blobs: Arc<Blobs>,
     /// Memory for bodies.
     pub memory: Arc<BodyMemory>,
-    /// Where services are.
+    /// Finds a service by name.
     pub find: Find,
-    /// What accounts may do,
+    /// The accounts and their limits.
     pub directory: Arc<Directory>,
-    /// within these caps.
+    /// System-wide caps on tasks.
     pub caps: Caps,
-    /// How long a claim holds without a sign of life.
+    /// Duration of a lease without a heartbeat.
     pub lease: Duration,
-    /// How long answers are kept, but for short ones.
+    /// Retention of answers; short answers stay as long as their record.
     pub answer_ttl: Duration,
-    /// How long tasks are kept that have ended; `None`: until they are deleted.
+    /// Retention of finished tasks; `None` keeps them until they are deleted.
     pub record_ttl: Option<Duration>,
 }
 
@@ -62,14 +63,14 @@ pub struct Queue {
 struct Dispatcher {
     options: Arc<QueueOptions>,
     running: JoinSet<()>,
-    /// What runs, by its task.
+    /// The running tasks.
     held: HashMap<TaskId, (Lease, AbortHandle)>,
     by_id: HashMap<Id, TaskId>,
     turns: Arc<Turns>,
 }
 
 impl Queue {
-    /// Starts claiming.
+    /// Starts to claim tasks.
     pub fn start(options: QueueOptions) -> Self {
         let (stop, stopped) = watch::channel(None);
         let options = Arc::new(options);
@@ -88,18 +89,18 @@ impl Queue {
         }
     }
 
-    /// Claims no more, lets what runs end within `grace`, puts the rest back.
+    /// Stops claiming, lets running tasks end within `grace`, and returns the rest to the queue.
     pub async fn stop(self, grace: Duration) {
         self.stop.send_replace(Some(grace));
         self.housekeeping.abort();
         if let Err(error) = self.dispatcher.await {
-            tracing::error!(%error, "the queue ended badly");
+            tracing::error!(%error, "the task queue crashed");
         }
     }
 }
 
 impl QueueOptions {
-    /// Puts a running task back.
+    /// Returns a running task to the queue.
     async fn release(&self, lease: Lease, crashed: bool) -> Result<bool, DatabaseError> {
         let attempts = self.caps.attempts;
         let now = Timestamp::now();
@@ -110,7 +111,7 @@ impl QueueOptions {
 impl Dispatcher {
     async fn run(mut self, mut stopped: watch::Receiver<Option<Duration>>) {
         let store = Arc::clone(&self.options.store);
-        // Subscribed before the first query: nothing falls between the two.
+        // Subscribe before the first query, so that no change is missed in between.
         let mut wakeups = store.wakeups();
         let mut events = store.events();
         let mut tick = tokio::time::interval(self.options.lease / 4);
@@ -134,7 +135,8 @@ impl Dispatcher {
         self.wind_up(events, grace).await;
     }
 
-    /// Claims as many tasks as there are free places, and those that accounts may run beyond them; `false` if the store failed.
+    /// Claims a task for each free place, and the tasks that accounts may run beyond those. Returns
+    /// `false` if the store failed.
     async fn claim(&mut self) -> bool {
         let places = self.options.caps.places as usize;
         let free = places.saturating_sub(self.running.len());
@@ -152,7 +154,7 @@ impl Dispatcher {
                 true
             }
             Err(error) => {
-                tracing::error!(%error, "no task can be claimed");
+                tracing::error!(%error, "cannot claim tasks");
                 false
             }
         }
@@ -187,19 +189,19 @@ impl Dispatcher {
             return;
         };
         if abort.id() != id {
-            // The task was claimed again meanwhile: this was the run before.
+            // The task was claimed again meanwhile, and this is its previous run.
             self.held.insert(task, (lease, abort));
             return;
         }
         if let Err(error) = done
             && error.is_panic()
         {
-            tracing::error!(task = %lease.task, %error, "a run of a task ended badly");
+            tracing::error!(task = %lease.task, %error, "the run of a task panicked");
             let options = Arc::clone(&self.options);
             tokio::spawn(async move {
                 let released = options.release(lease, true).await;
                 if let Err(error) = released {
-                    tracing::error!(task = %lease.task, %error, "it cannot be put back");
+                    tracing::error!(task = %lease.task, %error, "cannot return the task to the queue");
                 }
             });
         }
@@ -213,13 +215,13 @@ impl Dispatcher {
                     abort.abort();
                 }
             }
-            // What was missed is seen at the next sign of life: the lease is lost.
+            // A missed event is detected at the next heartbeat, because the lease is lost.
             Ok(_) | Err(_) => {}
         }
     }
 
-    /// Signs of life first, so that a jump of the clock never ends a lease that is held; then what
-    /// others left behind.
+    /// Sends heartbeats first, so that a jump of the clock never ends a held lease. Then reaps
+    /// leases that expired elsewhere.
     async fn maintain(&mut self) {
         let now = Timestamp::now();
         let held: Vec<Lease> = self.held.values().map(|(lease, _)| *lease).collect();
@@ -236,13 +238,13 @@ impl Dispatcher {
                     }
                 }
                 Err(error) => {
-                    tracing::error!(%error, "leases cannot be prolonged");
+                    tracing::error!(%error, "cannot extend leases");
                     return;
                 }
             }
         }
         if let Err(error) = store.reap(self.options.caps.attempts, now).await {
-            tracing::error!(%error, "lost tasks cannot be put back");
+            tracing::error!(%error, "cannot return tasks with expired leases to the queue");
         }
     }
 
@@ -259,8 +261,8 @@ impl Dispatcher {
         self.running.shutdown().await;
         for lease in left {
             if let Err(error) = self.options.release(lease, false).await {
-                // It is found running at the next start, and put back then.
-                tracing::error!(task = %lease.task, %error, "it cannot be put back");
+                // The next start finds the task running and returns it to the queue.
+                tracing::error!(task = %lease.task, %error, "cannot return the task to the queue");
             }
         }
     }

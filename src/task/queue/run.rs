@@ -1,4 +1,4 @@
-//! The run of one task: its body, its service, its end.
+//! Runs one claimed task: loads its body, calls its service and stores the outcome.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use crate::service::meter::{Operation, Outcome};
 use crate::service::{CallError, Request, Service};
 use crate::task::{Answered, BlobError, Claimed, Content, Failure, Lease, OnCrash, TaskId};
 
-/// Longest pause between two tries to store an outcome.
+/// Longest pause between two attempts to store an outcome.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// What came of a run.
+/// Outcome of a run.
 enum End {
     Answered {
         answer: Bytes,
         media_type: Option<String>,
     },
     Failed(Failure),
-    /// The process that ran it died.
+    /// The process that ran it crashed.
     Crashed,
-    /// The service went away before it ran: not the task's fault.
+    /// The service stopped before it ran the task, which is not the task's fault.
     PutBack,
 }
 
@@ -34,14 +34,15 @@ pub(super) async fn run(options: Arc<QueueOptions>, claimed: Claimed) {
     let lease = claimed.lease;
     let had_blob = matches!(claimed.body, Content::Blob { .. });
     let end = answer(&options, claimed).await;
-    // Who stops the run of a canceled task does not stop this: an answer that nobody needs is removed here.
+    // Aborting the run of a canceled task does not abort this step, which removes an answer that is
+    // no longer needed.
     let stored = tokio::spawn(store(options, lease, end, had_blob)).await;
     if let Err(error) = stored {
-        tracing::error!(task = %lease.task, %error, "an outcome was not stored");
+        tracing::error!(task = %lease.task, %error, "the task's outcome was not stored");
     }
 }
 
-/// Stores what came of a run.
+/// Stores the outcome of a run.
 async fn store(options: Arc<QueueOptions>, lease: Lease, end: End, had_blob: bool) {
     let finished = match end {
         End::Answered { answer, media_type } => complete(&options, lease, answer, media_type).await,
@@ -62,18 +63,18 @@ async fn store(options: Arc<QueueOptions>, lease: Lease, end: End, had_blob: boo
 
 async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
     let task = claimed.lease.task;
-    // There is always time for a task: it waits until the memory for bodies has room for its own.
+    // A task has no deadline here: it waits until the body memory has room for its body.
     let size = usize::try_from(claimed.body.size()).unwrap_or(usize::MAX);
     let holding = options.memory.wait(claimed.caller, size).await;
     let loaded = options.blobs.load_body(task, &claimed.body, holding);
     let (body, memory) = match loaded.await {
         Ok(loaded) => loaded,
         Err(BlobError::Lost | BlobError::Corrupt) => {
-            tracing::error!(%task, "the body of a task is gone or altered");
+            tracing::error!(%task, "the task's body is missing or corrupt");
             return End::Failed(Failure::body_lost());
         }
         Err(BlobError::Storage(error)) => {
-            tracing::error!(%task, %error, "the body of a task cannot be read");
+            tracing::error!(%task, %error, "cannot read the task's body");
             return End::Failed(Failure::body_lost());
         }
     };
@@ -96,7 +97,7 @@ async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
     };
     let answer = async {
         let prepared = service.prepare(&request).await?;
-        // What waits for the engine holds the tensors only.
+        // While the request waits for the engine, only the tensors stay in memory.
         drop(request);
         let limit = service.settings.async_timeout();
         let answer = prepared.predict(claimed.caller, limit).await?;
@@ -110,8 +111,9 @@ async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
         Ok(answered) => answered,
         Err(CallError::Stopped) => End::PutBack,
         Err(error @ CallError::QueueFull { .. }) => {
-            // The account's own requests fill the service's queue: the task waits its turn again.
-            tracing::debug!(%task, %error, "a task is put back");
+            // The account's own requests fill the service's queue: the task returns to the task
+            // queue.
+            tracing::debug!(%task, %error, "task returned to the queue");
             tokio::time::sleep(AFTER_A_FAILURE / 10).await;
             End::PutBack
         }
@@ -124,8 +126,8 @@ async fn answer(options: &QueueOptions, claimed: Claimed) -> End {
     }
 }
 
-/// A run of a task, for the log and metrics. Dropped before its end, it was given up: most likely its user
-/// canceled the task.
+/// A run of a task, for the log and metrics. A run that is dropped before its end was abandoned,
+/// most likely because its user canceled the task.
 struct Run<'r> {
     options: &'r QueueOptions,
     service: &'r Service,
@@ -142,7 +144,7 @@ impl Run<'_> {
             error,
             Some(CallError::Stopped | CallError::QueueFull { .. })
         ) {
-            // It is put back, and runs again.
+            // The task returns to the queue and runs again.
             return;
         }
         let outcome = error.map_or(Outcome::Done, |error| {
@@ -160,9 +162,9 @@ impl Run<'_> {
         let (waited_ms, took_ms) = (millis(waited), millis(took));
         let account = self.account();
         if let Some(error) = error {
-            tracing::warn!(%task, account, %service, waited_ms, took_ms, %error, "a task failed");
+            tracing::warn!(%task, account, %service, waited_ms, took_ms, %error, "task failed");
         } else {
-            tracing::debug!(%task, account, %service, waited_ms, took_ms, "a task is answered");
+            tracing::debug!(%task, account, %service, waited_ms, took_ms, "task completed");
         }
     }
 
@@ -188,7 +190,7 @@ impl Drop for Run<'_> {
     }
 }
 
-/// Stores an answer; whether the task is finished by it.
+/// Stores an answer. Returns whether this finished the task.
 async fn complete(
     options: &QueueOptions,
     lease: Lease,
@@ -200,7 +202,7 @@ async fn complete(
         match options.blobs.put_answer(lease, answer.clone()).await {
             Ok(content) => break content,
             Err(error) => {
-                tracing::error!(task = %lease.task, %error, "an answer cannot be stored yet");
+                tracing::error!(task = %lease.task, %error, "cannot store the task's answer; retrying");
                 pause.wait().await;
             }
         }
@@ -233,24 +235,24 @@ async fn release(options: &QueueOptions, lease: Lease, crashed: bool) {
     insist(lease, || Box::pin(options.release(lease, crashed))).await;
 }
 
-/// Tries until the store takes it: a full disk must not lose an outcome.
+/// Retries until the store succeeds: a full disk must not lose an outcome.
 async fn insist<'a>(lease: Lease, mut attempt: impl FnMut() -> Stored<'a>) -> bool {
     let mut pause = Pause::default();
     loop {
         match attempt().await {
             Ok(stored) => return stored,
             Err(error) => {
-                tracing::error!(task = %lease.task, %error, "an outcome cannot be stored yet");
+                tracing::error!(task = %lease.task, %error, "cannot store the task's outcome; retrying");
                 pause.wait().await;
             }
         }
     }
 }
 
-/// What the methods of a store give.
+/// Future that the store methods return.
 type Stored<'a> = Pin<Box<dyn Future<Output = Result<bool, DatabaseError>> + Send + 'a>>;
 
-/// Pauses that grow.
+/// Pauses that double each time.
 struct Pause(Duration);
 
 impl Default for Pause {

@@ -1,28 +1,28 @@
-//! Where the bytes of a body or an answer are: in the task's row if they are few, in a table of their own
-//! if they are more, in the blob store otherwise.
+//! Placement of the bytes of a body or an answer: short ones in the task's row, longer ones in the
+//! `content` table, the longest in the blob store.
 //!
-//! Invariant: a content belongs to one task, as its body until that ends, as its answer from then on; it
-//! comes and goes in the transaction that changes the task's row.
+//! Invariant: a content belongs to one task, as its body until the task ends and as its answer
+//! afterwards. It is inserted and deleted in the transaction that changes the task's row.
 
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::task::Content;
 
-/// The columns of some content that is stored.
+/// The database columns that describe stored content.
 #[derive(Debug, Default)]
 pub(super) struct Placed<'a> {
-    /// The bytes.
+    /// The bytes, if they are in the row.
     pub(super) inline: Option<&'a [u8]>,
-    /// Their number in the table of contents.
+    /// Row number in the `content` table.
     pub(super) number: Option<i64>,
-    /// How many they are, if they are not in the row.
+    /// Size in bytes, if they are outside of the row.
     pub(super) size: Option<i64>,
     /// Checksum of a blob.
     pub(super) sha256: Option<&'a [u8]>,
 }
 
 impl<'a> Placed<'a> {
-    /// Stores what is not in the blob store already.
+    /// Stores content, unless it is a blob, which is already stored.
     pub(super) fn place(
         connection: &Connection,
         content: &'a Content,
@@ -37,7 +37,7 @@ impl<'a> Placed<'a> {
         }
     }
 
-    /// Stores bytes.
+    /// Stores bytes in the row or in the `content` table.
     pub(super) fn place_bytes(
         connection: &Connection,
         bytes: &'a [u8],
@@ -56,7 +56,7 @@ impl<'a> Placed<'a> {
         })
     }
 
-    /// How many bytes they are, wherever they are.
+    /// Returns the size in bytes, wherever they are stored.
     pub(super) fn bytes(&self) -> u64 {
         let inline = self.inline.map_or(0, <[u8]>::len) as u64;
         inline
@@ -67,7 +67,7 @@ impl<'a> Placed<'a> {
     }
 }
 
-/// The bytes of a number.
+/// Reads the bytes of a row of the `content` table.
 pub(super) fn find(
     connection: &Connection,
     number: i64,
@@ -76,7 +76,7 @@ pub(super) fn find(
     read.query_row([number], |row| row.get(0)).optional()
 }
 
-/// Removes the bytes of a number, if there is one.
+/// Deletes a row of the `content` table, if a number is given.
 pub(super) fn remove(connection: &Connection, number: Option<i64>) -> Result<(), rusqlite::Error> {
     if let Some(number) = number {
         let mut delete = connection.prepare_cached("DELETE FROM content WHERE number = ?1")?;

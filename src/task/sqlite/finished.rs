@@ -1,7 +1,8 @@
-//! Finished tasks that were read a moment ago: who asks for a state asks again, and then for the result.
+//! Cache of recently read finished tasks. Clients poll the state of a task and then request its
+//! result.
 //!
-//! Invariant: nothing is remembered that was removed here, and nothing for longer than [`FRESH`]: another
-//! process may remove tasks, too.
+//! Invariant: a task that this process removed is not cached, and no entry is older than [`FRESH`],
+//! because another process may remove tasks too.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,17 +10,17 @@ use std::time::{Duration, Instant};
 
 use crate::task::{Outcome, Task, TaskId};
 
-/// Tasks that are remembered, and bytes of their outcomes.
+/// Maximum number of cached tasks, and maximum bytes of their outcomes.
 const TASKS: usize = 4096;
 const BYTES: u64 = 4 << 20;
 
-/// An outcome of more bytes is not.
+/// Outcomes larger than this are not cached, in bytes.
 const LARGE: u64 = 16 << 10;
 
-/// For how long.
+/// Maximum age of the cache.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Finished tasks that are remembered.
+/// The cache of finished tasks.
 #[derive(Debug)]
 pub(super) struct Finished {
     known: Mutex<Known>,
@@ -30,7 +31,7 @@ struct Known {
     tasks: HashMap<TaskId, Task>,
     bytes: u64,
     since: Instant,
-    /// Grows with every removal: what was read before it is not remembered after it.
+    /// Incremented by every removal. A task that was read before a removal is not cached after it.
     removals: u64,
 }
 
@@ -46,7 +47,8 @@ impl Finished {
         }
     }
 
-    /// The task, or what [`Self::remember`] is told once it was read.
+    /// Returns the cached task, or the removal count to pass to [`Self::remember`] after reading
+    /// it.
     pub(super) fn find(&self, task: TaskId) -> Result<Task, u64> {
         let mut known = self.known();
         if known.since.elapsed() >= FRESH {
@@ -55,7 +57,7 @@ impl Finished {
         known.tasks.get(&task).cloned().ok_or(known.removals)
     }
 
-    /// Remembers a task, unless something was removed since it was looked for.
+    /// Caches a task, unless something was removed since the lookup.
     pub(super) fn remember(&self, task: &Task, removals: u64) {
         let bytes = task.outcome.as_ref().map_or(0, Outcome::bytes);
         if !task.status.is_final() || bytes > LARGE {
@@ -72,14 +74,14 @@ impl Finished {
         known.tasks.insert(task.id, task.clone());
     }
 
-    /// Forgets a task that was removed.
+    /// Drops a task that was removed.
     pub(super) fn forget(&self, task: TaskId) {
         let mut known = self.known();
         known.removals += 1;
         known.tasks.remove(&task);
     }
 
-    /// Forgets all: some were removed.
+    /// Drops all tasks, after several were removed.
     pub(super) fn forget_all(&self) {
         let mut known = self.known();
         known.removals += 1;

@@ -1,7 +1,8 @@
-//! What limits are held against: each account's waiting and running tasks, and what it has stored.
+//! In-memory usage counts of each account: waiting tasks, running tasks and stored data. Limits are
+//! checked against them.
 //!
-//! Invariant: the counts are those of the database within the writer's transaction. What is stored is
-//! counted for an account when it is first asked for, and kept up to date from then on.
+//! Invariant: within the writer's transaction the counts equal those in the database. An account's
+//! stored data is counted at its first use and kept up to date from then on.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,23 +13,23 @@ use crate::account::AccountId;
 use crate::database::Timestamp;
 use crate::task::Limits;
 
-/// Milliseconds after which what is stored is counted again, before a request is refused for it: other
-/// processes delete, too.
+/// Maximum age, in milliseconds, of a count of stored data that rejects a request. An older one is
+/// recounted first, because other processes delete too.
 const COUNT_AGAIN: u64 = 10_000;
 
-/// Tasks of an account, and the bytes that they take.
+/// Counts the tasks of an account and the bytes that they use.
 pub(super) const STORED: &str =
     "SELECT count(*), coalesce(sum(CASE WHEN status < 2 THEN coalesce(request_bytes, 0)
         ELSE coalesce(answer_size, length(answer), 0) END), 0)
     FROM task INDEXED BY task_of_caller WHERE caller = ?1";
 
-/// Waiting and running tasks of each account.
+/// The counts of all accounts.
 #[derive(Debug, Default)]
 pub(super) struct Loads {
     accounts: HashMap<AccountId, Load>,
     /// Accounts with waiting tasks.
     waiting: BTreeSet<AccountId>,
-    /// How many accounts have waiting or running tasks.
+    /// Number of accounts with waiting or running tasks.
     active: usize,
     stored: HashMap<AccountId, Stored>,
 }
@@ -39,7 +40,7 @@ pub(super) struct Load {
     pub(super) running: u32,
 }
 
-/// What is stored of an account.
+/// Stored data of an account.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Stored {
     /// Tasks.
@@ -56,7 +57,7 @@ impl Load {
 }
 
 impl Loads {
-    /// Counts what waits and runs.
+    /// Counts the waiting and running tasks in the database.
     pub(super) fn read(connection: &Connection) -> Result<Self, rusqlite::Error> {
         let mut loads = Self::default();
         for (status, sql) in [
@@ -86,22 +87,22 @@ impl Loads {
         Ok(loads)
     }
 
-    /// What an account has.
+    /// Returns the counts of an account.
     pub(super) fn of(&self, account: AccountId) -> Load {
         self.accounts.get(&account).copied().unwrap_or_default()
     }
 
-    /// Accounts with waiting tasks.
+    /// Returns the accounts with waiting tasks.
     pub(super) fn waiting(&self) -> impl Iterator<Item = AccountId> {
         self.waiting.iter().copied()
     }
 
-    /// How many accounts have waiting or running tasks.
+    /// Returns the number of accounts with waiting or running tasks.
     pub(super) fn active(&self) -> usize {
         self.active
     }
 
-    /// An account's tasks came or went.
+    /// Changes the counts of an account.
     pub(super) fn change(&mut self, account: AccountId, change: impl FnOnce(&mut Load)) {
         let load = self.accounts.entry(account).or_default();
         let (waited, was_active) = (load.waiting > 0, load.is_active());
@@ -122,14 +123,14 @@ impl Loads {
         }
     }
 
-    /// Whether a waiting task of an account may run.
+    /// Returns whether a waiting task of an account may run.
     pub(super) fn may_run(&self, account: AccountId, limits: &Limits) -> bool {
         let load = self.of(account);
         load.waiting > 0 && load.running < limits.running(account)
     }
 
-    /// What is stored of an account; counted unless that is known, and again if `doubt` and it was
-    /// counted a while ago.
+    /// Returns an account's stored data. It is counted at first use, and recounted if `doubt` is
+    /// set and the count is older than `COUNT_AGAIN`.
     pub(super) fn stored(
         &mut self,
         connection: &Connection,
@@ -154,7 +155,7 @@ impl Loads {
         Ok(counted)
     }
 
-    /// So many tasks and bytes of an account came.
+    /// Adds tasks and bytes to an account.
     pub(super) fn store(&mut self, account: AccountId, tasks: u64, bytes: u64) {
         if let Some(stored) = self.stored.get_mut(&account) {
             stored.tasks = stored.tasks.saturating_add(tasks);
@@ -162,7 +163,7 @@ impl Loads {
         }
     }
 
-    /// So many tasks and bytes of an account went.
+    /// Subtracts tasks and bytes from an account.
     pub(super) fn free(&mut self, account: AccountId, tasks: u64, bytes: u64) {
         if let Some(stored) = self.stored.get_mut(&account) {
             stored.tasks = stored.tasks.saturating_sub(tasks);

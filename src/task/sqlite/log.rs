@@ -1,8 +1,9 @@
-//! The write-ahead log: written back into the database as it grows, and used from its start again.
+//! Checkpoints of SQLite's write-ahead log: copies the log back into the database as it grows, so
+//! that its file is reused.
 //!
-//! Invariant: the writer writes back itself as long as that is quick. A reader that stays for long, such as
-//! a backup, lets the log grow; what is left then is written back by a thread of its own, so that no
-//! request waits for it.
+//! Invariant: the writer checkpoints as long as that is quick. A long reader, such as a backup,
+//! lets the log grow. A separate thread then checkpoints the long log, so that no request waits for
+//! it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,22 +16,22 @@ use rusqlite::Connection;
 use crate::database::DatabaseError;
 use crate::database::sqlite::Sqlite;
 
-/// Pages of the log after which the writer writes it back.
+/// Number of log pages after which the writer checkpoints.
 const PAGES: i64 = 4000;
 
-/// A log of more bytes is written back by a thread of its own.
+/// Log size above which a separate thread checkpoints, in bytes.
 const LONG: u64 = 64 << 20;
 
-/// What a log is cut to when it is used from its start again, in bytes.
+/// Size to which a reused log is truncated, in bytes.
 const KEPT: i64 = 32 << 20;
 
-/// How often the log's length is looked at.
+/// Interval between checks of the log's size.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long the thread waits for a reader to go.
+/// Pause of the thread while a reader still needs the log.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// The log of the writer's database.
+/// The write-ahead log of the writer's database.
 #[derive(Debug)]
 pub(super) struct Log {
     database: Sqlite,
@@ -39,7 +40,7 @@ pub(super) struct Log {
     helper: Option<Helper>,
 }
 
-/// The thread that writes a long log back.
+/// The thread that checkpoints a long log.
 #[derive(Debug)]
 struct Helper {
     stop: Arc<AtomicBool>,
@@ -47,7 +48,7 @@ struct Helper {
 }
 
 impl Log {
-    /// The log of a database, written back on this connection.
+    /// Configures checkpoints on the writer's connection.
     pub(super) fn of(database: &Sqlite, connection: &Connection) -> Result<Self, DatabaseError> {
         let set = || {
             connection.pragma_update(None, "wal_autocheckpoint", PAGES)?;
@@ -64,7 +65,7 @@ impl Log {
         })
     }
 
-    /// Gives a log that has become long to a thread, and takes it back when it is short.
+    /// Hands a long log to the thread, and returns to automatic checkpoints when the log is short.
     pub(super) fn tend(&mut self, connection: &Connection) {
         if self.looked.elapsed() < LOOK {
             return;
@@ -83,11 +84,11 @@ impl Log {
         }
     }
 
-    /// Ends the thread, if there is one.
+    /// Stops the thread, if it is running.
     pub(super) fn stop(&mut self) {
         if let Some(helper) = self.helper.take() {
             helper.stop.store(true, Ordering::Relaxed);
-            // A panic there was told when it happened.
+            // A panic of the thread was already reported.
             let _ = helper.thread.join();
         }
     }
@@ -98,7 +99,7 @@ impl Helper {
         let connection = match database.connect() {
             Ok(connection) => connection,
             Err(error) => {
-                tracing::warn!(%error, "the write-ahead log grows");
+                tracing::warn!(%error, "the write-ahead log cannot be checkpointed");
                 return None;
             }
         };
@@ -108,7 +109,7 @@ impl Helper {
             .name("log".to_owned())
             .spawn(move || {
                 if let Err(error) = write_back(&connection, &stopped) {
-                    tracing::warn!(%error, "the write-ahead log is not written back yet");
+                    tracing::warn!(%error, "checkpoint of the write-ahead log failed");
                 }
             });
         let thread = thread.ok()?;
@@ -116,7 +117,7 @@ impl Helper {
     }
 }
 
-/// Writes back until little is left, which the writer then does itself.
+/// Checkpoints until little is left, which the writer then handles itself.
 fn write_back(connection: &Connection, stop: &AtomicBool) -> Result<(), rusqlite::Error> {
     let mut before = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -124,14 +125,14 @@ fn write_back(connection: &Connection, stop: &AtomicBool) -> Result<(), rusqlite
             connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
                 Ok((row.get(1)?, row.get(2)?))
             })?;
-        // Less than before: it was used from its start again.
+        // A smaller number than before means that the log restarted from its beginning.
         let new = written.checked_sub(before).filter(|new| *new >= 0);
         before = written;
         if length == written && new.is_none_or(|new| new < PAGES) {
             return Ok(());
         }
         if length != written {
-            // A reader still needs what is in the log.
+            // A reader still needs the log.
             thread::sleep(WAIT);
         }
     }
@@ -140,6 +141,6 @@ fn write_back(connection: &Connection, stop: &AtomicBool) -> Result<(), rusqlite
 
 fn set_pages(connection: &Connection, pages: i64) {
     if let Err(error) = connection.pragma_update(None, "wal_autocheckpoint", pages) {
-        tracing::warn!(%error, "the write-ahead log cannot be set");
+        tracing::warn!(%error, "cannot configure checkpoints of the write-ahead log");
     }
 }

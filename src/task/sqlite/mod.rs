@@ -1,6 +1,7 @@
-//! Tasks in SQLite: one writer with group commit, readers beside it.
+//! The task store in SQLite: one writer thread with group commit, and concurrent readers.
 //!
-//! Invariant: a move is answered after its commit; counts in memory are those of the database.
+//! Invariant: an operation is answered after its commit, and counts in memory equal those in the
+//! database.
 
 mod contents;
 mod finished;
@@ -29,11 +30,11 @@ use reads::Readers;
 use shared::Shared;
 use writer::Writer;
 
-/// Tasks in a database that one server writes.
+/// The task store in a database that one server writes.
 #[derive(Debug)]
 pub(super) struct SqliteTasks {
-    /// Closed before the writer's connection: SQLite writes the log back when the last one is closed, if
-    /// that may write.
+    /// Closed before the writer's connection. SQLite checkpoints the write-ahead log when the last
+    /// connection is closed, provided that connection may write.
     readers: Readers,
     writer: Writer,
     shared: Arc<Shared>,
@@ -41,7 +42,7 @@ pub(super) struct SqliteTasks {
 }
 
 impl SqliteTasks {
-    /// The tasks of a database.
+    /// Opens the task store of a database.
     pub(super) fn open(database: &Sqlite) -> Result<Arc<Self>, DatabaseError> {
         let readers = Readers::open(database)?;
         let shared = Arc::new(Shared::new());
@@ -234,7 +235,7 @@ impl TaskStore for SqliteTasks {
     async fn check(&self) -> Result<(), DatabaseError> {
         let (reply, checked) = oneshot::channel();
         let database = self.database.clone();
-        // A thread that nobody waits for: the end of the process must not.
+        // Runs on a detached thread, because the end of the process must not wait for it.
         let spawned = thread::Builder::new()
             .name("check".to_owned())
             .spawn(move || reply.send(database.check()));
@@ -242,10 +243,10 @@ impl TaskStore for SqliteTasks {
             path: self.database.path().display().to_string(),
             reason,
         };
-        spawned.map_err(|error| failed(format!("no thread can be started: {error}")))?;
+        spawned.map_err(|error| failed(format!("cannot start a thread: {error}")))?;
         checked
             .await
-            .map_err(|_| failed("the check ended".to_owned()))?
+            .map_err(|_| failed("the check was aborted".to_owned()))?
     }
 
     async fn load(&self) -> Result<(u64, u64), DatabaseError> {

@@ -1,6 +1,6 @@
-//! The moves of the protocol, inside the writer's transaction.
+//! The write operations of the task store ("moves"), which run inside the writer's transaction.
 //!
-//! Invariant: a move changes the counts as it changes the rows; both are undone together.
+//! Invariant: a move changes the counts together with the rows, and both are rolled back together.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ use crate::task::{
     OnCrash, Quota, Status, Task, TaskId, Turns,
 };
 
-/// What a transaction works with.
+/// The state that the moves of one transaction work on.
 pub(super) struct Moves<'a> {
     pub(super) database: &'a Sqlite,
     pub(super) connection: &'a Connection,
@@ -28,33 +28,33 @@ pub(super) struct Moves<'a> {
     pub(super) news: &'a mut News,
 }
 
-/// What listeners learn after the commit.
+/// Notifications that listeners receive after the commit.
 #[derive(Debug, Default)]
 pub(super) struct News {
-    /// There may be something to claim.
+    /// A task may be claimable.
     pub(super) wake: bool,
-    /// Tasks that reached their end.
+    /// Tasks that ended.
     pub(super) events: Vec<Event>,
-    /// This process is the one that runs tasks.
+    /// Whether this process runs the tasks.
     pub(super) is_server: bool,
 }
 
-/// A running task that is to be put back.
+/// A running task to return to the queue.
 struct Found {
     task: TaskId,
     caller: AccountId,
-    /// How often its process died.
+    /// Number of crashes of its process.
     crashes: u32,
-    /// Whether it may run again then.
+    /// Whether it may run again after a crash.
     retries: bool,
 }
 
-/// Whether a request was made before, by its idempotency key.
+/// Result of looking up a request by its idempotency key.
 enum Repeated {
     No,
-    /// Another request had the key.
+    /// The key belongs to another request.
     Another,
-    /// It made this task.
+    /// The same request created this task.
     Same(TaskId),
 }
 
@@ -63,7 +63,7 @@ impl Moves<'_> {
         self.database.error(error)
     }
 
-    /// Writes what is there already.
+    /// Writes a value that is already stored, to check that writing works.
     pub(super) fn touch(&self) -> Result<(), DatabaseError> {
         let touched = || {
             let read = |row: &Row<'_>| row.get(0);
@@ -97,12 +97,12 @@ impl Moves<'_> {
         self.insert(task, now).map_err(|error| self.fault(&error))?;
         self.loads.change(task.caller, |load| load.waiting += 1);
         self.loads.store(task.caller, 1, task.bytes());
-        // Nobody is woken for an account that may run no more: the end of a task will do that.
+        // An account at its running limit wakes nobody; the end of one of its tasks will.
         self.news.wake |= self.loads.of(task.caller).running < limit.running;
         Ok(task.id)
     }
 
-    /// Whether a task fits what its account may have stored.
+    /// Checks that a task fits into its account's storage quota.
     fn within_quota(
         &mut self,
         task: &NewTask,
@@ -114,7 +114,7 @@ impl Moves<'_> {
         }
         let size = task.bytes();
         let mut refused = None;
-        // What is known may be too much: others delete, too.
+        // The cached count may be too high, because other processes delete too.
         for doubt in [false, true] {
             let stored = self.loads.stored(self.connection, task.caller, doubt, now);
             let stored = stored.map_err(|error| self.database.error(&error))?;
@@ -199,8 +199,8 @@ impl Moves<'_> {
             }
             let task = self.claim_first(account, lease_until);
             let Some(task) = task.map_err(|error| self.fault(&error))? else {
-                // Only a damaged database gets here.
-                tracing::error!(account = account.0, "waiting tasks are missing");
+                // Only a damaged database reaches this point.
+                tracing::error!(account = account.0, "waiting tasks are missing from the database from the database from the database");
                 self.loads.change(account, |load| load.waiting = 0);
                 continue;
             };
@@ -217,7 +217,7 @@ impl Moves<'_> {
         Ok(claimed)
     }
 
-    /// Claims the first waiting task of an account.
+    /// Claims the oldest waiting task of an account.
     fn claim_first(
         &self,
         account: AccountId,
@@ -328,8 +328,8 @@ impl Moves<'_> {
         self.end_running(lease, sql, end, (Status::Canceled, &place))
     }
 
-    /// Runs an update that ends a running task and returns what [`rows::ended`] reads. What was stored
-    /// for the end goes again if the lease was lost.
+    /// Runs an update that ends a running task and returns what [`rows::ended`] reads. If the lease
+    /// was lost, content that was stored for the outcome is removed again.
     fn end_running(
         &mut self,
         lease: Lease,
@@ -358,7 +358,7 @@ impl Moves<'_> {
         Ok(true)
     }
 
-    /// Runs an update that ends a task without an answer, whatever its state, and returns the same.
+    /// Runs an update that ends a task in any state without an answer. Returns the same.
     fn end_empty(
         &mut self,
         sql: &str,
@@ -402,7 +402,7 @@ impl Moves<'_> {
         Ok(true)
     }
 
-    /// Puts a running task back into the queue, or gives it up if it crashed too often.
+    /// Returns a running task to the queue, or cancels it if it crashed too often.
     fn put_back(
         &mut self,
         found: &Found,
@@ -444,7 +444,7 @@ impl Moves<'_> {
         Ok(())
     }
 
-    /// Treats running tasks as crashed: all, or those whose lease ended before a moment.
+    /// Treats running tasks as crashed: all of them, or those whose lease expired by a given time.
     pub(super) fn give_back(
         &mut self,
         leases_before: Option<Timestamp>,
@@ -501,7 +501,7 @@ impl Moves<'_> {
     }
 }
 
-/// A running task, from its id, caller, crashes and retries.
+/// Reads a running task from the columns id, caller, crashes and retries.
 fn found(row: &Row<'_>) -> Result<Found, rusqlite::Error> {
     Ok(Found {
         task: TaskId::from_bytes(row.get(0)?),

@@ -1,4 +1,4 @@
-//! Reading beside the writer: every read sees what was committed before it began.
+//! Read operations of the task store. Each one sees everything that was committed before it began.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, TryLockError};
@@ -14,10 +14,10 @@ use crate::database::sqlite::Sqlite;
 use crate::database::{DatabaseError, Timestamp};
 use crate::task::{NamedBlob, Statistics, Status, Task, TaskId};
 
-/// How far a place in the queue is counted.
+/// Maximum queue position that is counted.
 const FURTHEST_PLACE: u64 = 1000;
 
-/// Connections that read. A read takes microseconds, so it is made where it is asked for.
+/// The connections for reading. A read takes microseconds, so it runs on the calling thread.
 #[derive(Debug)]
 pub(super) struct Readers {
     database: Sqlite,
@@ -27,7 +27,7 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    /// As many as threads may read at once.
+    /// Opens as many connections as threads may read at once.
     pub(super) fn open(database: &Sqlite) -> Result<Self, DatabaseError> {
         let cores = thread::available_parallelism().map_or(2, std::num::NonZero::get);
         let connect = |_| database.connect_to_read().map(Mutex::new);
@@ -39,7 +39,7 @@ impl Readers {
         })
     }
 
-    /// The greatest id.
+    /// Returns the greatest id.
     pub(super) fn last_id(&self) -> Result<Option<TaskId>, DatabaseError> {
         let sql = "SELECT id FROM task ORDER BY id DESC LIMIT 1";
         self.with(|connection| {
@@ -48,7 +48,7 @@ impl Readers {
         })
     }
 
-    /// A task.
+    /// Returns a task.
     pub(super) fn get(&self, task: TaskId) -> Result<Option<Task>, DatabaseError> {
         let removals = match self.finished.find(task) {
             Ok(known) => return Ok(Some(known)),
@@ -61,7 +61,7 @@ impl Readers {
         Ok(found)
     }
 
-    /// Tasks of its account that wait before a task.
+    /// Counts the waiting tasks of its account that come before a task.
     pub(super) fn place(&self, task: TaskId) -> Result<Option<u64>, DatabaseError> {
         let caller = "SELECT caller FROM task WHERE id = ?1 AND status = 0";
         let before = "SELECT count(*) FROM (SELECT 1 FROM task INDEXED BY task_waiting
@@ -83,7 +83,7 @@ impl Readers {
         })
     }
 
-    /// Bytes that an account's tasks take.
+    /// Returns the bytes that an account's tasks use.
     pub(super) fn stored(&self, account: AccountId) -> Result<u64, DatabaseError> {
         self.with(|connection| {
             let mut read = connection.prepare_cached(STORED)?;
@@ -91,7 +91,7 @@ impl Readers {
         })
     }
 
-    /// How many tasks of an account wait, counted up to `most`.
+    /// Counts the waiting tasks of an account, up to `most`.
     pub(super) fn waiting(&self, account: AccountId, most: u32) -> Result<u32, DatabaseError> {
         let sql = "SELECT count(*) FROM (SELECT 1 FROM task INDEXED BY task_waiting
             WHERE status = 0 AND caller = ?1 LIMIT ?2)";
@@ -101,7 +101,7 @@ impl Readers {
         })
     }
 
-    /// Whether a task of the account has an idempotency key.
+    /// Returns whether a task of the account has an idempotency key.
     pub(super) fn knows(&self, account: AccountId, key: &str) -> Result<bool, DatabaseError> {
         let sql = "SELECT 1 FROM task WHERE caller = ?1 AND repeat_key = ?2";
         self.with(|connection| {
@@ -110,7 +110,7 @@ impl Readers {
         })
     }
 
-    /// An account's tasks, the newest first.
+    /// Lists an account's tasks, newest first.
     pub(super) fn list(
         &self,
         caller: AccountId,
@@ -118,7 +118,7 @@ impl Readers {
         before: Option<TaskId>,
         max: usize,
     ) -> Result<Vec<Task>, DatabaseError> {
-        // Written out, so that each finds its own index.
+        // One query per state, so that each uses its own index.
         let (index, of_status) = match status {
             None => ("task_of_caller", ""),
             Some(Status::Queued) => ("task_waiting", "AND status = 0"),
@@ -140,7 +140,7 @@ impl Readers {
         })
     }
 
-    /// How many wait, and how many run.
+    /// Returns the numbers of waiting and running tasks.
     pub(super) fn load(&self) -> Result<(u64, u64), DatabaseError> {
         let sql = "SELECT (SELECT count(*) FROM task INDEXED BY task_waiting WHERE status = 0),
             (SELECT count(*) FROM task INDEXED BY task_running WHERE status = 1)";
@@ -152,13 +152,13 @@ impl Readers {
         })
     }
 
-    /// The blobs that tasks need.
+    /// Lists the blobs that tasks need.
     pub(super) fn blobs(
         &self,
         after: Option<TaskId>,
         max: usize,
     ) -> Result<Vec<NamedBlob>, DatabaseError> {
-        // The checksum of a body stays when its task has ended, and means nothing then.
+        // The checksum of a body stays in the row of a finished task, where it is meaningless.
         let sql = "SELECT id, attempt, status < 2,
                 CASE WHEN status < 2 THEN body_size ELSE answer_size END,
                 CASE WHEN status < 2 THEN body_sha256 ELSE answer_sha256 END
@@ -183,9 +183,9 @@ impl Readers {
         })
     }
 
-    /// How much is stored.
+    /// Returns statistics of the stored tasks.
     pub(super) fn statistics(&self) -> Result<Statistics, DatabaseError> {
-        // One statement sees one moment.
+        // A single statement reads a consistent snapshot.
         let sql = "SELECT (SELECT count(*) FROM task INDEXED BY task_of_caller),
             (SELECT count(*) FROM task INDEXED BY task_waiting WHERE status = 0),
             (SELECT count(*) FROM task INDEXED BY task_running WHERE status = 1),
@@ -229,7 +229,7 @@ impl Readers {
     }
 }
 
-/// A task.
+/// Reads a task.
 pub(super) fn find(connection: &Connection, task: TaskId) -> Result<Option<Task>, rusqlite::Error> {
     let sql = format!("SELECT {TASK} FROM task WHERE id = ?1");
     let mut read = connection.prepare_cached(&sql)?;

@@ -1,7 +1,7 @@
-//! The moves that remove: answers that expired, tasks that ended.
+//! Write operations that remove expired answers and finished tasks.
 //!
-//! Invariant: what is removed has ended; its content in the database goes with it, and its blob is
-//! named to the caller.
+//! Invariant: only finished tasks are removed. Content in the database is removed with them; blobs
+//! are reported to the caller, who deletes them.
 
 use rusqlite::{OptionalExtension, Row, params};
 
@@ -16,15 +16,15 @@ use crate::task::{Deletion, Lease, Removed, TaskId};
 const ENDED: &str = "id, attempt, caller, answer_number, answer_sha256 IS NOT NULL,
     coalesce(answer_size, length(answer), 0)";
 
-/// A task that has ended, as far as its removal needs it.
+/// The fields of a finished task that its removal needs.
 struct Ended {
     lease: Lease,
     caller: AccountId,
-    /// Its answer's number among the contents.
+    /// Row number of the answer in the `content` table.
     number: Option<i64>,
-    /// Whether its answer is a blob.
+    /// Whether the answer is a blob.
     is_blob: bool,
-    /// Bytes of its answer.
+    /// Size of the answer, in bytes.
     bytes: u64,
 }
 
@@ -110,7 +110,8 @@ impl Moves<'_> {
         delete.execute([ended.lease.task.as_bytes()])
     }
 
-    /// Changes the rows, and removes what they had; `tasks`: how many tasks go with each.
+    /// Changes the rows and removes their content. `tasks` is the number of tasks that each row
+    /// removes (0 or 1).
     fn remove(
         &mut self,
         gone: &[Ended],

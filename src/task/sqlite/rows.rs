@@ -1,4 +1,4 @@
-//! Rows of the table of tasks, read.
+//! Conversion of rows of the `task` table.
 
 use rusqlite::Row;
 
@@ -13,24 +13,24 @@ pub(super) const TASK: &str =
     answer_size, answer_sha256, expires_at, failure_status, failure_code, failure_message,
     media_type";
 
-/// The columns that [`claimed`] reads, and the number of the body.
+/// The columns that [`claimed`] reads, and the row number of the body.
 pub(super) const CLAIMED: &str =
     "id, attempt, caller, owner, service, body, body_size, body_sha256,
     config, data_type, retries, body_number";
 
-/// How states are stored.
+/// Stored values of states.
 pub(super) const WAITING: i64 = 0;
 pub(super) const RUNNING: i64 = 1;
 pub(super) const COMPLETED: i64 = 2;
 pub(super) const CANCELED: i64 = 3;
 
-/// How outcomes are stored.
+/// Stored values of outcomes.
 pub(super) const ANSWERED: i64 = 1;
 pub(super) const EXPIRED: i64 = 2;
 pub(super) const FAILED: i64 = 3;
 pub(super) const CANCELED_BY_USER: i64 = 4;
 
-/// A task.
+/// Reads a task.
 pub(super) fn task(row: &Row<'_>) -> Result<Task, rusqlite::Error> {
     let attempt = row.get(7)?;
     let outcome = match row.get::<_, Option<i64>>(8)? {
@@ -69,7 +69,7 @@ pub(super) fn task(row: &Row<'_>) -> Result<Task, rusqlite::Error> {
     })
 }
 
-/// A task that was just claimed.
+/// Reads a task that was just claimed.
 pub(super) fn claimed(row: &Row<'_>) -> Result<Claimed, rusqlite::Error> {
     Ok(Claimed {
         lease: Lease {
@@ -90,16 +90,17 @@ pub(super) fn claimed(row: &Row<'_>) -> Result<Claimed, rusqlite::Error> {
     })
 }
 
-/// What the end of a task frees. The number of its body means nothing from then on, and stays.
+/// Resources that the end of a task frees. The row number of its body stays in the row but is
+/// meaningless afterwards.
 pub(super) struct Ended {
     pub(super) caller: AccountId,
-    /// The number of its body among the contents.
+    /// Row number of its body in the `content` table.
     pub(super) body_number: Option<i64>,
-    /// What body and config took.
+    /// Bytes of its body and config.
     pub(super) request_bytes: u64,
 }
 
-/// A task that just ended: its caller, the number of its body, what its request took.
+/// Reads a task that just ended.
 pub(super) fn ended(row: &Row<'_>) -> Result<Ended, rusqlite::Error> {
     Ok(Ended {
         caller: AccountId(row.get(0)?),
@@ -108,14 +109,14 @@ pub(super) fn ended(row: &Row<'_>) -> Result<Ended, rusqlite::Error> {
     })
 }
 
-/// A number that is never less than 0; 0 if there is none.
+/// Reads a non-negative number; NULL becomes 0.
 pub(super) fn number(row: &Row<'_>, column: usize) -> Result<u64, rusqlite::Error> {
     let number = row.get::<_, Option<i64>>(column)?;
     Ok(number.map_or(0, |number| u64::try_from(number).unwrap_or(0)))
 }
 
-/// Bytes in the column `first`, or their size and checksum in the two after it. Bytes that are missing
-/// are taken for a blob that is lost: only the one task is harmed.
+/// Reads content from three columns: the bytes at `first`, or their size and checksum. Missing
+/// bytes are treated as a lost blob, so that only this task is affected.
 fn content(row: &Row<'_>, first: usize) -> Result<Content, rusqlite::Error> {
     if let Some(bytes) = row.get(first)? {
         return Ok(Content::Inline(bytes));

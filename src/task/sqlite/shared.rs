@@ -1,4 +1,4 @@
-//! What the writer and the callers' threads have in common: rates, and what listeners hear.
+//! State shared by the writer and the callers' threads: rate limits and notification channels.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,10 +9,10 @@ use super::super::{EnqueueError, Event, Limit};
 use crate::account::AccountId;
 use crate::database::Timestamp;
 
-/// Ends of tasks that a slow listener may be behind.
+/// Maximum number of events that a slow listener may lag behind.
 const EVENTS: usize = 4096;
 
-/// What the writer and the callers' threads have in common.
+/// State shared by the writer and the callers' threads.
 #[derive(Debug)]
 pub(super) struct Shared {
     rates: Mutex<Rates>,

@@ -1,8 +1,10 @@
-//! The one thread that writes: it takes what waits, applies it in one transaction, commits, answers.
+//! The single writer thread: it collects pending moves (write operations), applies them in one
+//! transaction, commits and answers.
 //!
-//! Invariant: nothing is answered before its commit. A group that fails is undone as a whole and all
-//! of it is told so; then moves run one by one for a while, so that a bad one fails alone. Where another
-//! process has the lock, none waits for it longer than seconds.
+//! Invariant: a move is answered only after its commit. A failed group is rolled back as a whole,
+//! and all its moves are answered with the error. Moves then run one by one for a while, so that a
+//! bad one fails alone. If another process holds the database lock, a move waits at most a few
+//! seconds.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -20,32 +22,34 @@ use super::shared::Shared;
 use crate::database::DatabaseError;
 use crate::database::sqlite::Sqlite;
 
-/// Most moves in one transaction.
+/// Maximum number of moves in one transaction.
 const GROUP: usize = 512;
 
-/// Moves that run one by one after a failure.
+/// Number of moves that run one by one after a failure.
 const CAREFUL: usize = 200;
 
-/// Tries to get the lock that another process has, and the pause between two of them: two seconds in all.
+/// Attempts to get the database lock from another process, and the pause between two of them: two
+/// seconds in all.
 const TRIES: i32 = 400;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Tries for a group after one that did not get it.
+/// Attempts for a group that follows one that did not get the lock.
 const FEW_TRIES: i32 = 20;
 
-/// A move: applied in the transaction, or not if there is none, it leaves how to answer once that ended.
+/// A queued move. It is called with the transaction, or with the error that prevented one, and
+/// returns its pending answer.
 type Job = Box<dyn FnOnce(Result<&mut Moves<'_>, &DatabaseError>) -> Answer + Send>;
 
-/// Answers a move: with its result, or with the error that undid its group.
+/// Sends the answer of a move: its own result, or the error that rolled back its group.
 type Tell = Box<dyn FnOnce(Option<&DatabaseError>) + Send>;
 
-/// Whether the move is to be undone with its group, and how it is answered.
+/// Pending answer of a move. A `fault` rolls back its group.
 struct Answer {
     fault: Option<DatabaseError>,
     send: Tell,
 }
 
-/// The writing thread.
+/// Handle of the writer thread.
 #[derive(Debug)]
 pub(super) struct Writer {
     jobs: Option<Sender<Job>>,
@@ -54,12 +58,12 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Starts it, with the counts of what is stored.
+    /// Starts the thread and loads the counts from the database.
     pub(super) fn start(database: &Sqlite, shared: Arc<Shared>) -> Result<Self, DatabaseError> {
         let mut connection = database.connect()?;
         let patience = Arc::new(AtomicI32::new(TRIES));
         let tries = Arc::clone(&patience);
-        // SQLite's own way would sleep ever longer, up to a tenth of a second after the lock is free.
+        // SQLite's own backoff grows: it may sleep a tenth of a second after the lock is free.
         let waits = connection.busy_handler(Some(move |count| {
             thread::sleep(PAUSE);
             count < tries.load(Ordering::Relaxed)
@@ -85,7 +89,7 @@ impl Writer {
             .spawn(move || thread.run(&receiver));
         let spawned = spawned.map_err(|error| DatabaseError::Other {
             path: path.clone(),
-            reason: format!("no thread can be started: {error}"),
+            reason: format!("cannot start a thread: {error}"),
         })?;
         Ok(Self {
             jobs: Some(jobs),
@@ -94,7 +98,7 @@ impl Writer {
         })
     }
 
-    /// Has a move made, and waits for its commit.
+    /// Submits a move and waits for its commit.
     pub(super) async fn submit<T, E>(
         &self,
         make: impl FnOnce(&mut Moves<'_>) -> Result<T, E> + Send + 'static,
@@ -111,7 +115,7 @@ impl Writer {
             };
             let fault = result.as_ref().err().and_then(E::database_error).cloned();
             let send = move |failed: Option<&DatabaseError>| {
-                // Who asked may have gone: then nobody misses the answer.
+                // The caller may be gone; then the answer is dropped.
                 let _ = reply.send(match failed {
                     Some(error) => Err(error.clone().into()),
                     None => result,
@@ -124,7 +128,7 @@ impl Writer {
         });
         let ended = || DatabaseError::Other {
             path: self.path.clone(),
-            reason: "the writer has ended".to_owned(),
+            reason: "the writer thread has ended".to_owned(),
         };
         let jobs = self.jobs.as_ref().ok_or_else(ended)?;
         jobs.send(job).map_err(|_| ended())?;
@@ -134,7 +138,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // The thread ends when it has made what waits.
+        // The thread ends after the queued moves.
         self.jobs = None;
         let thread = self
             .thread
@@ -142,15 +146,15 @@ impl Drop for Writer {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         if let Some(thread) = thread {
-            // A panic there was told when it happened.
+            // A panic of the thread was already reported.
             let _ = thread.join();
         }
     }
 }
 
-/// Errors that may be one of the database.
+/// Errors that may wrap a database error.
 pub(super) trait AsDatabaseError {
-    /// The error of the database, if it is one.
+    /// Returns the wrapped database error, if any.
     fn database_error(&self) -> Option<&DatabaseError>;
 }
 
@@ -169,11 +173,11 @@ impl AsDatabaseError for crate::task::EnqueueError {
     }
 }
 
-/// Why a group was not made.
+/// Reasons for a failed group.
 enum Fault {
-    /// Another process had the lock: none of it was begun.
+    /// Another process held the lock: no move was started.
     Locked(DatabaseError),
-    /// All of it was undone.
+    /// All moves were rolled back.
     Undone(DatabaseError),
 }
 
@@ -182,10 +186,10 @@ struct Thread {
     connection: Connection,
     loads: Loads,
     shared: Arc<Shared>,
-    /// Moves still to be made one by one.
+    /// Number of moves still to run one by one.
     careful: usize,
-    /// Tries to get the lock: few after a group that did not get it. Who is behind one that waited in
-    /// vain does not wait as long again.
+    /// Attempts to get the lock. After a group that did not get it, the next group tries only a few
+    /// times.
     patience: Arc<AtomicI32>,
     log: Log,
     is_server: bool,
@@ -209,8 +213,8 @@ impl Thread {
         self.close();
     }
 
-    /// Writes the log back, if nobody else is in the way. That takes the lock for a while: a command beside
-    /// a server leaves it to that.
+    /// Checkpoints the log, unless another connection prevents it. A checkpoint takes the lock for
+    /// a while, so a command that runs beside a server leaves it to the server.
     fn close(&mut self) {
         self.log.stop();
         if !self.is_server {
@@ -221,7 +225,7 @@ impl Thread {
             .connection
             .pragma_update(None, "wal_checkpoint", "TRUNCATE");
         if let Err(error) = written {
-            tracing::debug!(%error, "the write-ahead log stays");
+            tracing::debug!(%error, "final checkpoint of the write-ahead log failed");
         }
     }
 
@@ -231,13 +235,13 @@ impl Thread {
         let mut news = News::default();
         match self.apply(group, &mut answers, &mut news) {
             Ok(()) => {}
-            // Nothing is bad, and nothing to be counted again.
+            // The counts are still valid.
             Err(Fault::Locked(error)) => {
-                tracing::warn!(%error, moves = answers.len(), "moves of tasks were not made");
+                tracing::warn!(%error, moves = answers.len(), "task writes failed: the database is locked");
                 failed = Some(error);
             }
             Err(Fault::Undone(error)) => {
-                tracing::error!(%error, moves = answers.len(), "moves of tasks were undone");
+                tracing::error!(%error, moves = answers.len(), "task writes were rolled back");
                 failed = Some(error);
                 self.careful = CAREFUL;
                 self.reload();
@@ -252,7 +256,7 @@ impl Thread {
             }
             if self.shared.events.receiver_count() > 0 {
                 for event in news.events {
-                    // Nobody may listen any more.
+                    // Nobody may be listening any more.
                     let _ = self.shared.events.send(event);
                 }
             }
@@ -262,7 +266,8 @@ impl Thread {
         }
     }
 
-    /// Makes a group in one transaction. All of it is in `answers` when it returns.
+    /// Applies a group in one transaction. `answers` holds an answer for every move when it
+    /// returns.
     fn apply(
         &mut self,
         group: impl Iterator<Item = Job>,
@@ -302,18 +307,18 @@ impl Thread {
         }
         self.patience.store(TRIES, Ordering::Relaxed);
         if let Some(error) = first_fault {
-            // Dropping the transaction undoes it.
+            // Dropping the transaction rolls it back.
             return Err(Fault::Undone(error));
         }
         let committed = transaction.commit();
         committed.map_err(|error| Fault::Undone(fault(&error)))
     }
 
-    /// Counts again what is stored, after something was undone.
+    /// Reloads the counts from the database after a rollback.
     fn reload(&mut self) {
         match Loads::read(&self.connection) {
             Ok(loads) => self.loads = loads,
-            Err(error) => tracing::error!(%error, "tasks cannot be counted"),
+            Err(error) => tracing::error!(%error, "cannot reload task counts"),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Calls among content, for all families that mark them in the text.
+//! Finds tool calls within content, for all model families that mark calls in the text.
 //!
-//! Invariant: content goes on as soon as it is certain to be no call. What looked like one and is none is
-//! given out as it was written, and read on behind its mark.
+//! Invariant: content is passed on as soon as it certainly is not a call. Text that looked like a
+//! call but is not one becomes content unchanged, and parsing continues after its mark.
 
 use super::family::Family;
 use super::json::{self, Bracketed, End};
@@ -9,10 +9,10 @@ use super::marked::{Begins, begins, first, open};
 use super::parts::{Call, Parts};
 use super::{Offered, python, spoken};
 
-/// Longest name before the arguments in Mistral's newer form.
+/// Maximum length of a name before the arguments in Mistral's newer form.
 const LONGEST_NAME: usize = 256;
 
-/// Looks for calls.
+/// A streaming scanner for tool calls.
 #[derive(Debug)]
 pub(super) struct CallScan {
     family: Family,
@@ -23,38 +23,38 @@ pub(super) struct CallScan {
 
 #[derive(Debug)]
 enum State {
-    /// No tools: all is content.
+    /// No tools were offered, so everything is content.
     Off,
-    /// Nothing but spaces came, at the beginning or behind a call: a call may come without a mark.
+    /// Only spaces so far, at the beginning or after a call. A call may come without a mark here.
     Start {
         behind_call: bool,
     },
     Text,
     Body(Body),
-    /// Behind a call: its closing mark.
+    /// After a call, before its closing mark.
     Closing(&'static str),
 }
 
-/// What may be a call. `held` begins with `before` bytes of spaces and `mark`.
+/// A possible call. `held` begins with spaces and a mark.
 #[derive(Debug)]
 struct Body {
-    /// Spaces and mark.
+    /// Length of the spaces and the mark, in bytes.
     lead: usize,
-    /// Up to which byte of the rest no end was found.
+    /// Number of bytes after the mark that were already searched for an end.
     seen: usize,
     brackets: Bracketed,
 }
 
-/// What is known of a body.
+/// The result of parsing a body.
 enum Read {
     More,
-    /// Calls, which take so many bytes of the rest, and the mark that may close them.
+    /// Calls, the number of bytes that they take, and the mark that may close them.
     Calls(Vec<Call>, usize, &'static str),
     No,
 }
 
 impl Family {
-    /// What begins a call.
+    /// Returns the marks that begin a call.
     fn marks(self) -> &'static [&'static str] {
         match self {
             Self::Hermes => &["<tool_call>"],
@@ -69,7 +69,7 @@ impl Family {
         }
     }
 
-    /// What a call without a mark begins with.
+    /// Returns whether a call without a mark begins with this letter.
     fn is_bare(self, letter: char) -> bool {
         match self {
             Self::Llama => letter == '{',
@@ -99,7 +99,7 @@ impl CallScan {
         while self.step(parts) {}
     }
 
-    /// One step; says whether another may follow without more text.
+    /// Advances by one step; returns whether another step is possible without more text.
     fn step(&mut self, parts: &mut Parts) -> bool {
         match &mut self.state {
             State::Off => {
@@ -122,7 +122,7 @@ impl CallScan {
 
     fn start(&mut self, behind_call: bool) -> bool {
         if behind_call {
-            // Llama puts these between calls.
+            // Llama separates calls with semicolons.
             let between = |c: char| c.is_whitespace() || self.family == Family::Llama && c == ';';
             self.held = self.held.trim_start_matches(between).to_owned();
         }
@@ -141,7 +141,7 @@ impl CallScan {
     fn text(&mut self, parts: &mut Parts) -> bool {
         let marks = self.family.marks();
         let Some(found) = first(&self.held, marks) else {
-            // Spaces before a call are no content.
+            // Spaces before a call are not content.
             let sure = self.held.len() - open(&self.held, marks);
             let sure = self.held[..sure].trim_end().len();
             parts.content(&self.held[..sure]);
@@ -154,7 +154,7 @@ impl CallScan {
         let spaces = found.start - content;
         let mark = marks[found.mark];
         let length = match mark {
-            // These are part of what is read.
+            // These marks are part of the parsed text.
             spoken::BEGIN => 0,
             "functools[" => mark.len() - 1,
             _ => mark.len(),
@@ -179,7 +179,7 @@ impl CallScan {
                 true
             }
             Read::No => {
-                // A mark of no length is part of the text: at least its first letter goes on.
+                // An empty mark is part of the text, so at least one letter must be consumed.
                 let rest = &self.held[body.lead..];
                 let letter = rest.chars().next().map_or(0, char::len_utf8);
                 let spaces = self.held.len() - self.held.trim_start().len();
@@ -204,20 +204,20 @@ impl CallScan {
         true
     }
 
-    /// The text is over; `is_cut` says that the model would have gone on.
+    /// Ends the text; `is_cut` is true if the token limit cut the answer.
     pub(super) fn finish(&mut self, is_cut: bool, parts: &mut Parts) {
         let held = std::mem::take(&mut self.held);
         match &self.state {
             State::Start { behind_call: true } | State::Closing(_) => {}
             State::Body(body) => {
                 let rest = &held[body.lead..];
-                // What ends with the answer is whole without a mark.
+                // A call that ends with the answer needs no closing mark.
                 match unclosed(self.family, &self.tools, rest, is_cut) {
                     Some(calls) => calls.into_iter().for_each(|call| parts.call(call)),
                     None => parts.content(&held),
                 }
             }
-            // A list of calls between two of them.
+            // Ignore the rest of a list of calls that ends between two of them.
             State::Start { .. } if self.family == Family::Required => {}
             State::Text if parts.calls() > 0 => parts.content(held.trim_end()),
             State::Off | State::Start { .. } | State::Text => parts.content(&held),
@@ -234,7 +234,7 @@ impl Body {
         }
     }
 
-    /// The first mark that was not looked for yet.
+    /// Finds a mark in the part of the text that was not searched yet.
     fn find(&mut self, text: &str, mark: &str) -> Option<usize> {
         let mut from = self.seen.saturating_sub(mark.len());
         while !text.is_char_boundary(from) {
@@ -245,7 +245,7 @@ impl Body {
     }
 }
 
-/// Reads a body from behind its mark.
+/// Parses a body, beginning after its mark.
 fn read(family: Family, tools: &[Offered], text: &str, body: &mut Body) -> Read {
     let start = text.trim_start();
     let spaces = text.len() - start.len();
@@ -286,7 +286,7 @@ fn read(family: Family, tools: &[Offered], text: &str, body: &mut Body) -> Read 
                 }
                 None => Read::More,
             },
-            // A built-in tool of Llama's: known to be whole when the answer is over.
+            // A built-in tool of Llama, which is complete only when the answer ends.
             Begins::No if family == Family::Llama => Read::More,
             Begins::No => Read::No,
         },
@@ -294,12 +294,12 @@ fn read(family: Family, tools: &[Offered], text: &str, body: &mut Body) -> Read 
     }
 }
 
-/// Python or JSON, for families that were taught both.
+/// Parses calls as Python or as JSON, for families that were trained on both.
 fn written(text: &str, tools: &[Offered]) -> Option<Vec<Call>> {
     python::calls(text, tools).or_else(|| json::calls(text.trim(), tools))
 }
 
-/// `name[ARGS]{…}`, with an id of the model's own in between that nobody needs.
+/// Parses `name[ARGS]{…}`. The model may put an id of its own in between, which is ignored.
 fn named(text: &str, tools: &[Offered], body: &mut Body) -> Read {
     let Some(open) = text.find('{') else {
         return if text.len() > LONGEST_NAME {
@@ -328,7 +328,7 @@ fn named(text: &str, tools: &[Offered], body: &mut Body) -> Read {
     }
 }
 
-/// The calls of a body that the end of the answer closes or cuts.
+/// Returns the calls of a body that the end of the answer closes or cuts.
 fn unclosed(family: Family, tools: &[Offered], text: &str, is_cut: bool) -> Option<Vec<Call>> {
     let whole = match family {
         Family::Lfm | Family::Gemma | Family::Llama => written(text, tools),
@@ -340,13 +340,13 @@ fn unclosed(family: Family, tools: &[Offered], text: &str, is_cut: bool) -> Opti
             None => json::cut(text, tools),
         };
         calls.extend(partial.filter(|_| is_cut));
-        // Without a name it may be anything, unless nothing but calls was allowed.
+        // Without a name it is not certainly a call, unless the constraint allows only calls.
         (family == Family::Required || is_cut && !calls.is_empty()).then_some(calls)
     };
     whole.or_else(cut)
 }
 
-/// `name[ARGS]{…` with the beginning of its arguments.
+/// Parses `name[ARGS]{…` with incomplete arguments.
 fn named_cut(family: Family, tools: &[Offered], text: &str) -> Option<Call> {
     let text = text.trim_start();
     if family != Family::Mistral || text.starts_with(['[', '{']) {

@@ -1,13 +1,13 @@
-//! How models write calls of tools: told from the template, which teaches them.
+//! Detects how a model writes tool calls, from the chat template that teaches it the format.
 
-/// A way to write calls.
+/// A format of tool calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// `<tool_call>{"name": …, "arguments": …}</tool_call>`: Hermes, Qwen 2.5 and 3, `SmolLM3`.
     Hermes,
     /// `<tool_call><function=…><parameter=…>…`: Qwen3-Coder, Qwen 3.5, `MiniCPM5`.
     Xml,
-    /// `{"name": …, "parameters": …}` alone, or behind `<|python_tag|>`: Llama 3.
+    /// `{"name": …, "parameters": …}` alone, or after `<|python_tag|>`: Llama 3.
     Llama,
     /// `[TOOL_CALLS][{…}]`, later `[TOOL_CALLS]name[ARGS]{…}`: Mistral.
     Mistral,
@@ -17,16 +17,16 @@ pub enum Family {
     Granite,
     /// `<|tool_call_start|>[f(x=1)]<|tool_call_end|>`: LFM 2.
     Lfm,
-    /// Python calls in a fence: Gemma.
+    /// Python calls in a code fence: Gemma.
     Gemma,
-    /// Channels: gpt-oss.
+    /// Harmony channels: gpt-oss.
     Harmony,
-    /// A list of calls and nothing else, as a constraint requires it.
+    /// A JSON list of calls and nothing else, as a constraint requires.
     Required,
 }
 
 impl Family {
-    /// The family of a template's text. Where it shows no way of its own, the most common one.
+    /// Detects the family from a template's text. The default is the most common format.
     pub fn of(template: &str) -> Self {
         let has = |mark: &str| template.contains(mark);
         if has("<|channel|>") && has("<|message|>") {

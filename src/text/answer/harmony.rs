@@ -1,7 +1,8 @@
-//! The channels of gpt-oss: every message says in its head for whom it is.
+//! Parses Harmony, the message format of gpt-oss: the head of each message names its channel and
+//! its recipient.
 //!
-//! `<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…`; a call is a
-//! message to `functions.NAME`.
+//! `<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…`; a tool
+//! call is a message to `functions.NAME`.
 
 use super::json::object_text;
 use super::marked::{first, open};
@@ -10,7 +11,7 @@ use super::{Offered, Reading};
 
 const MESSAGE: &str = "<|message|>";
 
-/// What ends a message. (What ends the answer, too, is seldom part of the text.)
+/// Tokens that end a message. Those that also end the answer seldom appear in the text.
 const ENDS: [&str; 5] = [
     "<|end|>",
     "<|return|>",
@@ -19,13 +20,13 @@ const ENDS: [&str; 5] = [
     "<|channel|>",
 ];
 
-/// How a head may begin; what begins otherwise is content without one.
+/// Possible beginnings of a head; any other text is content without a head.
 const HEADS: [&str; 4] = ["<|channel|>", "<|start|>", "to=", "assistant"];
 
-/// Longest head.
+/// Maximum length of a head, in bytes.
 const LONGEST_HEAD: usize = 512;
 
-/// Reads messages.
+/// A streaming parser of messages.
 #[derive(Debug)]
 pub(super) struct Harmony {
     tools: Vec<Offered>,
@@ -38,7 +39,7 @@ enum State {
     Head,
     Reasoning,
     Content,
-    /// A call of a tool that was offered; its arguments are held.
+    /// A call of an offered tool; its arguments are held back.
     Call(String),
 }
 
@@ -77,19 +78,19 @@ impl Harmony {
             let message: String = self.held.drain(..found.start).collect();
             self.close(&message, parts);
             let mark = ENDS[found.mark];
-            // A head begins with these.
+            // A head begins with these marks, so they stay in the text.
             if !mark.starts_with("<|start") && !mark.starts_with("<|channel") {
                 self.held.drain(..mark.len());
             }
         }
     }
 
-    /// The text is over; `is_cut` says that the model would have gone on.
+    /// Ends the text; `is_cut` is true if the token limit cut the answer.
     pub(super) fn finish(&mut self, is_cut: bool, parts: &mut Parts) {
         let held = std::mem::take(&mut self.held);
         if self.state == State::Head && HEADS.iter().any(|head| held.trim_start().starts_with(head))
         {
-            // The answer was cut within a head: it says nothing yet.
+            // The answer was cut within a head, which is incomplete.
             return;
         }
         if let State::Call(name) = &self.state
@@ -103,7 +104,7 @@ impl Harmony {
         self.close(&held, parts);
     }
 
-    /// Gives out a whole message, or the rest of one.
+    /// Emits a whole message, or the rest of one.
     fn close(&mut self, message: &str, parts: &mut Parts) {
         match std::mem::replace(&mut self.state, State::Head) {
             State::Reasoning => parts.reasoning(message),
@@ -118,7 +119,7 @@ impl Harmony {
         }
     }
 
-    /// Reads a head if it is whole; says whether to go on.
+    /// Parses a head if it is complete; returns whether to continue.
     fn head(&mut self) -> bool {
         let text = self.held.trim_start();
         if text.is_empty() {

@@ -1,6 +1,8 @@
-//! Where a JSON value ends in a text that comes in pieces, and calls that are written as JSON.
+//! Finds the end of a JSON value in a streamed text, and parses tool calls that are written as
+//! JSON.
 //!
-//! Invariant: each byte is looked at once for the end; arguments are given out as the model wrote them.
+//! Invariant: each byte is scanned once for the end. Arguments are passed on exactly as the model
+//! wrote them.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -9,10 +11,10 @@ use serde_json::Value;
 use super::Offered;
 use super::parts::Call;
 
-/// How deep brackets may stand in one another.
+/// Maximum nesting of brackets.
 const DEEPEST: usize = 128;
 
-/// Looks for the end of a value that begins with a bracket.
+/// A scanner for the end of a value that begins with a bracket.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Bracketed {
     seen: usize,
@@ -21,19 +23,19 @@ pub(super) struct Bracketed {
     escaped: bool,
 }
 
-/// What is known of a value's end.
+/// The result of searching for a value's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// The value has so many bytes.
+    /// The value ends after this number of bytes.
     At(usize),
-    /// More must come.
+    /// The value is incomplete.
     Open,
-    /// Brackets do not match: it is no value.
+    /// The brackets do not match, so it is not a value.
     Wrong,
 }
 
 impl Bracketed {
-    /// Looks on; `text` is the whole value so far, which begins with a bracket.
+    /// Continues the scan; `text` is the whole value so far, beginning with a bracket.
     pub(super) fn end(&mut self, text: &str) -> End {
         while let Some(byte) = text.as_bytes().get(self.seen).copied() {
             self.seen += 1;
@@ -69,8 +71,8 @@ impl Bracketed {
     }
 }
 
-/// The calls in a value: an object, or a list of them. `None` where one of them is no call of a tool that
-/// was offered.
+/// Parses the calls in a value, an object or a list of objects. Returns `None` if one of them is
+/// not a call of an offered tool.
 pub(super) fn calls(text: &str, tools: &[Offered]) -> Option<Vec<Call>> {
     let value: Value = serde_json::from_str(text).ok()?;
     let (objects, places) = match &value {
@@ -86,7 +88,7 @@ pub(super) fn calls(text: &str, tools: &[Offered]) -> Option<Vec<Call>> {
         .collect()
 }
 
-/// `{"name", "arguments"}`, in the spellings of all families; some put it into `function`.
+/// Parses `{"name", "arguments"}` in the spellings of all families; some nest it in `function`.
 fn call(object: &Value, text: &str, tools: &[Offered]) -> Option<Call> {
     let fields = object.as_object()?;
     if let Some(inner) = fields.get("function").filter(|inner| inner.is_object()) {
@@ -102,22 +104,22 @@ fn call(object: &Value, text: &str, tools: &[Offered]) -> Option<Call> {
     let arguments = match key.map(|key| (key, &fields[key])) {
         None | Some((_, Value::Null)) => "{}".to_owned(),
         Some((key, Value::Object(_))) => field(text, key)?.to_owned(),
-        // Some models write the object as a text once more.
+        // Some models encode the object as a JSON string once more.
         Some((_, Value::String(inner))) => object_text(inner)?.to_owned(),
         Some(_) => return None,
     };
     Some(Call { name, arguments })
 }
 
-/// A text that is a JSON object, without the spaces around it.
+/// Returns a text that is a JSON object, without surrounding spaces.
 pub(super) fn object_text(text: &str) -> Option<&str> {
     let text = text.trim();
     let is_object = text.starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok();
     is_object.then_some(text)
 }
 
-/// The calls in a list or an object that the end of the answer cut off: whole ones, and one with the beginning of
-/// its arguments. A call whose name is not whole is left out.
+/// Parses the calls in a list or an object that the end of the answer cut: the complete ones, and
+/// one with the beginning of its arguments. A call with an incomplete name is left out.
 pub(super) fn cut(text: &str, tools: &[Offered]) -> (Vec<Call>, Option<Call>) {
     let mut rest = text.trim_start();
     rest = rest.strip_prefix('[').unwrap_or(rest);
@@ -135,7 +137,7 @@ pub(super) fn cut(text: &str, tools: &[Offered]) -> (Vec<Call>, Option<Call>) {
     }
 }
 
-/// The call that the beginning of an object shows, if its name is there.
+/// Parses the call at the beginning of an incomplete object, if its name is complete.
 fn cut_call(object: &str, tools: &[Offered]) -> Option<Call> {
     let mut rest = object.strip_prefix('{')?;
     let mut name = None;
@@ -177,8 +179,8 @@ fn cut_call(object: &str, tools: &[Offered]) -> Option<Call> {
     })
 }
 
-/// The text of a field of an object that is sound. Of fields that come twice the last counts, as for
-/// the reader.
+/// Returns the raw text of a field of a valid object. Of duplicate fields the last one counts, as
+/// in the JSON parser.
 fn field<'t>(object: &'t str, wanted: &str) -> Option<&'t str> {
     let mut rest = object.trim().strip_prefix('{')?;
     let mut found = None;
@@ -198,7 +200,7 @@ fn field<'t>(object: &'t str, wanted: &str) -> Option<&'t str> {
     }
 }
 
-/// The texts of the items of a list that is sound.
+/// Returns the raw texts of the items of a valid list.
 fn items_of(list: &str) -> Option<Vec<&str>> {
     let mut rest = list.trim().strip_prefix('[')?;
     let mut items = Vec::new();
@@ -213,7 +215,7 @@ fn items_of(list: &str) -> Option<Vec<&str>> {
     }
 }
 
-/// The value at the beginning of a text, and what follows it.
+/// Splits a text into the value at its beginning and the rest.
 fn value(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_start();
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
@@ -221,7 +223,7 @@ fn value(text: &str) -> Option<(&str, &str)> {
     Some(text.split_at(values.byte_offset()))
 }
 
-/// What a text means where a schema says of what type it is, and a text where nothing says it.
+/// Converts a bare text to the type that its schema names; without a type it stays a string.
 pub(super) fn typed(text: &str, schema: Option<&Value>) -> Value {
     let is_text = |kind: &Value| kind == "string";
     let text_only = match schema.and_then(|schema| schema.get("type")) {

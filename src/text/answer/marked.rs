@@ -1,18 +1,18 @@
-//! Marks in a text that comes in pieces.
+//! Finds marks (fixed strings) in a streamed text.
 //!
-//! Invariant: what is found does not depend on the pieces: a text whose end may be the beginning of a
-//! mark is not given out before it is known.
+//! Invariant: the result does not depend on how the text is split. The end of a text that may be
+//! the beginning of a mark is held back.
 
-/// Where a mark stands.
+/// The position of a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Its place among the marks.
+    /// Its index in the list of marks.
     pub(super) mark: usize,
     /// Its first byte in the text.
     pub(super) start: usize,
 }
 
-/// The first of the marks in a text; of those that begin at one place the longest.
+/// Returns the first mark in a text; of marks at the same position, the longest one.
 pub(super) fn first(text: &str, marks: &[&str]) -> Option<Found> {
     let places = marks.iter().enumerate().filter_map(|(mark, of)| {
         let start = text.find(of)?;
@@ -22,7 +22,7 @@ pub(super) fn first(text: &str, marks: &[&str]) -> Option<Found> {
     Some(Found { mark, start })
 }
 
-/// How many bytes at the end of a text may be the beginning of a mark.
+/// Returns the number of bytes at the end of a text that may be the beginning of a mark.
 pub(super) fn open(text: &str, marks: &[&str]) -> usize {
     let longest = marks.iter().map(|mark| mark.len()).max().unwrap_or(0);
     let from = text.len().saturating_sub(longest.saturating_sub(1));
@@ -34,16 +34,16 @@ pub(super) fn open(text: &str, marks: &[&str]) -> usize {
     starts.next().map_or(0, |start| text.len() - start)
 }
 
-/// Whether a text begins with a mark.
+/// The result of testing whether a text begins with a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Begins {
     Yes,
     No,
-    /// It is shorter, and the mark begins with it.
+    /// The text is a proper prefix of the mark.
     NotYet,
 }
 
-/// Whether a text begins with this mark.
+/// Tests whether a text begins with this mark.
 pub(super) fn begins(text: &str, mark: &str) -> Begins {
     if text.starts_with(mark) {
         Begins::Yes

@@ -1,9 +1,10 @@
-//! What a model says, taken apart while it comes: content, reasoning, calls of tools.
+//! Parses a model's streamed answer into content, reasoning and tool calls.
 //!
-//! Invariant: the pieces put together are the same however the text came; no text is lost but for the
-//! marks themselves and the spaces around them. A call is given out when it is whole and names a tool
-//! that was offered; what only looks like one stays content. A call that a limit of tokens cut is given out as far as
-//! it goes, once its name is known; where nothing but calls was allowed, no part of one is content.
+//! Invariant: the pieces together are the same however the text is split. Only the marks themselves
+//! and the spaces around them are dropped. A call is emitted once it is complete and names an
+//! offered tool; other text that looks like a call stays content. A call that the token limit cut
+//! is emitted as far as it goes, once its name is known. If only calls were allowed, no part of a
+//! call becomes content.
 
 mod calls;
 mod family;
@@ -31,23 +32,23 @@ use reasoning::ReasoningScan;
 pub struct Offered {
     /// Its name.
     pub name: String,
-    /// The schema of its arguments, for forms that write values as bare text or without names.
+    /// The schema of its arguments, for formats that write values as bare text or without names.
     pub parameters: Option<Value>,
 }
 
-/// How answers of a request are to be read.
+/// Settings for parsing the answers of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reading {
-    /// How the model writes calls; `None` reads the text as it is.
+    /// The model's format of tool calls; `None` leaves the text unparsed.
     pub family: Option<Family>,
-    /// The tools; without any no text is a call.
+    /// The offered tools; without tools, no text is a call.
     pub tools: Vec<Offered>,
-    /// Whether there may be reasoning, and whether the prompt began it.
+    /// Whether the answer may begin with reasoning, and whether the prompt already began it.
     pub reasoning: Reasoning,
 }
 
 impl Reading {
-    /// Of text that is no chat: all of it is content.
+    /// Returns the settings for text completions, where everything is content.
     pub fn plain() -> Self {
         Self {
             family: None,
@@ -57,14 +58,14 @@ impl Reading {
     }
 }
 
-/// An answer in the making.
+/// A streamed answer and the state of its parser.
 #[derive(Debug)]
 pub struct Answer {
     reading: Scan,
     parts: Parts,
 }
 
-/// Who reads next.
+/// The active parser.
 #[derive(Debug)]
 enum Scan {
     Plain,
@@ -76,7 +77,7 @@ enum Scan {
 }
 
 impl Answer {
-    /// The beginning of one.
+    /// Begins an answer.
     pub fn new(reading: &Reading) -> Self {
         let scan = match reading.family {
             None if reading.reasoning == Reasoning::Absent => Scan::Plain,
@@ -92,7 +93,7 @@ impl Answer {
         }
     }
 
-    /// Takes the next text.
+    /// Parses the next text and returns its pieces.
     pub fn push(&mut self, text: &str) -> Vec<Piece> {
         match &mut self.reading {
             Scan::Plain => self.parts.content(text),
@@ -105,8 +106,8 @@ impl Answer {
         self.parts.take()
     }
 
-    /// The text is over: what was held back. If it `is_cut`, a call that was begun comes with what there is of its
-    /// arguments.
+    /// Ends the text and returns the pieces that were held back. If the answer `is_cut`, an
+    /// incomplete call is returned with the arguments it has.
     pub fn finish(&mut self, is_cut: bool) -> Vec<Piece> {
         match &mut self.reading {
             Scan::Plain => {}
@@ -120,7 +121,7 @@ impl Answer {
         self.parts.take()
     }
 
-    /// Whether the text is within reasoning: no constraint holds there.
+    /// Returns whether the text is within reasoning, where constraints do not apply.
     pub fn is_reasoning(&self) -> bool {
         match &self.reading {
             Scan::Plain => false,
@@ -129,7 +130,7 @@ impl Answer {
         }
     }
 
-    /// How many calls there were so far.
+    /// Returns the number of calls so far.
     pub fn calls(&self) -> usize {
         self.parts.calls()
     }

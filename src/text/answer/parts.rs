@@ -1,36 +1,36 @@
-//! Pieces of an answer, as they are given out.
+//! Pieces of a parsed answer.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// Letters of an id's random part.
+/// Number of random letters in a call id.
 const ID_LETTERS: usize = 24;
 
 /// A piece of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
-    /// More of what is said.
+    /// More content.
     Content(String),
-    /// More of what is thought.
+    /// More reasoning.
     Reasoning(String),
-    /// A call begins.
+    /// The beginning of a tool call.
     Call {
-        /// Its place among the calls of the answer.
+        /// Index among the calls of the answer.
         index: usize,
-        /// Made up; `call_…`.
+        /// A generated id, `call_…`.
         id: String,
-        /// The tool.
+        /// Name of the tool.
         name: String,
     },
-    /// More of a call's arguments, a JSON object as text.
+    /// More of a call's arguments, which are a JSON object as text.
     Arguments {
-        /// Place of the call.
+        /// Index of the call.
         index: usize,
         /// The text.
         text: String,
     },
 }
 
-/// A call that was read.
+/// A parsed call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) name: String,
@@ -38,7 +38,7 @@ pub(super) struct Call {
     pub(super) arguments: String,
 }
 
-/// Pieces that were not fetched yet. Neighbours of one kind become one.
+/// Pieces that were not taken yet. Adjacent pieces of the same kind are merged.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     pieces: Vec<Piece>,
@@ -89,14 +89,14 @@ impl Parts {
     }
 }
 
-/// An id that no other call has.
+/// Returns a unique call id.
 fn fresh_id() -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
     let mut id = "call_".to_owned();
     let mut bits = 0;
     for place in 0..ID_LETTERS {
         if place % 12 == 0 {
-            // The standard library takes the keys of its maps from the system's source of chance.
+            // The standard library seeds its hash maps from the operating system's random source.
             let mut hasher = RandomState::new().build_hasher();
             hasher.write_usize(place);
             bits = hasher.finish();

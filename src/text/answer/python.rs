@@ -1,16 +1,16 @@
-//! Calls that are written as Python: `f(x=1, y="a")`, in a list or one after another.
+//! Parses tool calls that are written as Python: `f(x=1, y="a")`, in a list or one after another.
 //!
-//! Invariant: literals only; nothing is computed. What is none fails as a whole.
+//! Invariant: only literals are accepted; nothing is evaluated. Any other text fails as a whole.
 
 use serde_json::{Map, Number, Value};
 
 use super::Offered;
 use super::parts::Call;
 
-/// How deep brackets may stand in one another.
+/// Maximum nesting of brackets.
 const DEEPEST: usize = 64;
 
-/// The calls in a text that consists of them.
+/// Parses a text that consists only of calls.
 pub(super) fn calls(text: &str, tools: &[Offered]) -> Option<Vec<Call>> {
     let mut reader = Reader {
         rest: text.trim(),
@@ -63,7 +63,7 @@ impl<'t> Reader<'t> {
 
     fn call(&mut self) -> Option<Call> {
         let name = self.name()?;
-        // Llama's built-in tools are called by a method.
+        // Llama's built-in tools are called through a method.
         let plain = name.strip_suffix(".call").unwrap_or(name);
         let tool = self
             .tools
@@ -180,7 +180,7 @@ impl<'t> Reader<'t> {
         if let Ok(whole) = number.parse::<u64>() {
             return Some(Value::from(whole));
         }
-        // `inf` and `nan` are numbers to the parser, and none in JSON.
+        // `inf` and `nan` parse as numbers, but JSON cannot represent them.
         Number::from_f64(number.parse().ok()?).map(Value::Number)
     }
 
@@ -226,7 +226,7 @@ impl<'t> Reader<'t> {
             'U' => self.code(8)?,
             '\n' => return Some(()),
             '\\' | '\'' | '"' => letter,
-            // As Python does: an escape that it does not know stands for itself.
+            // As in Python, an unknown escape sequence stands for itself.
             other => {
                 text.push('\\');
                 other
@@ -243,7 +243,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// The name of the parameter at a place, as the tool's schema has them in order.
+/// Returns the name of the parameter at a position, in the order of the tool's schema.
 fn parameter(tool: &Offered, place: usize) -> Option<String> {
     let properties = tool.parameters.as_ref()?.get("properties")?.as_object()?;
     properties.keys().nth(place).cloned()

@@ -1,7 +1,7 @@
-//! `<think>…</think>` at the beginning of an answer.
+//! Splits off reasoning: `<think>…</think>` at the beginning of an answer.
 //!
-//! Invariant: only the beginning can be reasoning; a later mark is what somebody wrote about marks. The
-//! spaces between a mark and the text beside it are dropped.
+//! Invariant: only the beginning of an answer can be reasoning; later marks are ordinary text.
+//! Spaces between a mark and the adjacent text are dropped.
 
 use super::marked::{Begins, begins, first, open};
 use super::parts::Parts;
@@ -12,16 +12,16 @@ const END: &str = "</think>";
 /// Whether an answer may begin with reasoning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reasoning {
-    /// No: the template knows none.
+    /// The template has no reasoning marks.
     Absent,
-    /// Where the model begins it.
+    /// The model may begin reasoning.
     Possible,
-    /// The prompt ended within it.
+    /// The prompt ended within reasoning.
     Begun,
 }
 
 impl Reasoning {
-    /// What the template's text and the prompt that it made say.
+    /// Detects reasoning from the template's text and the rendered prompt.
     pub fn of(template: &str, prompt: &str) -> Self {
         let last = prompt.rfind(BEGIN);
         let within = last.is_some_and(|start| {
@@ -38,7 +38,7 @@ impl Reasoning {
     }
 }
 
-/// Splits reasoning off.
+/// A streaming parser that splits off reasoning.
 #[derive(Debug)]
 pub(super) struct ReasoningScan {
     state: State,
@@ -47,14 +47,14 @@ pub(super) struct ReasoningScan {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nothing but spaces came.
+    /// Only spaces so far.
     Start,
-    /// Within, and nothing but spaces came.
+    /// Within reasoning; only spaces so far.
     Opened,
-    /// The same, and the model has begun it again: a further mark is text.
+    /// Same as `Opened`, but the model has repeated the opening mark; a further one is text.
     OpenedAgain,
     Within,
-    /// Behind, and nothing but spaces came.
+    /// After reasoning; only spaces so far.
     Closed,
     Content,
 }
@@ -78,7 +78,7 @@ impl ReasoningScan {
         )
     }
 
-    /// Takes the next text, gives what of it is content.
+    /// Parses the next text and returns the part that is content.
     pub(super) fn push(&mut self, text: &str, parts: &mut Parts) -> String {
         self.held.push_str(text);
         loop {
@@ -91,7 +91,7 @@ impl ReasoningScan {
                         self.state = State::Opened;
                     }
                 },
-                // Some models begin it again where the prompt did.
+                // Some models repeat the opening mark that the prompt already has.
                 State::Opened => match begins(self.held.trim_start(), BEGIN) {
                     Begins::NotYet => return String::new(),
                     Begins::No => self.state = State::OpenedAgain,
@@ -128,13 +128,13 @@ impl ReasoningScan {
         }
     }
 
-    /// Drops the mark that stands first, and the spaces before it.
+    /// Drops the leading mark and the spaces before it.
     fn drop_mark(&mut self) {
         let spaces = self.held.len() - self.held.trim_start().len();
         self.held.drain(..spaces + BEGIN.len());
     }
 
-    /// Gives out reasoning up to spaces and what may be a mark.
+    /// Emits reasoning, except for trailing spaces and a possible beginning of a mark.
     fn tell(&mut self, parts: &mut Parts) {
         let sure = self.held.len() - open(&self.held, &[END]);
         let sure = self.held[..sure].trim_end().len();

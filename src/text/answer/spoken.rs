@@ -1,4 +1,4 @@
-//! Calls that are written with marks around names and values: `<function=f><parameter=x>1</parameter>`.
+//! Parses tool calls that mark names and values: `<function=f><parameter=x>1</parameter>`.
 
 use serde_json::{Map, Value};
 
@@ -6,13 +6,13 @@ use super::Offered;
 use super::json::{object_text, typed};
 use super::parts::Call;
 
-/// Where such a call ends.
+/// The end of such a call.
 pub(super) const END: &str = "</function>";
 
-/// How such a call begins.
+/// The beginning of such a call.
 pub(super) const BEGIN: &str = "<function=";
 
-/// The call in a text from [`BEGIN`] up to [`END`].
+/// Parses the call in a text from [`BEGIN`] up to [`END`].
 pub(super) fn call(text: &str, tools: &[Offered]) -> Option<Call> {
     let text = text.strip_prefix(BEGIN)?;
     let (name, body) = text.split_once('>')?;
@@ -29,7 +29,7 @@ pub(super) fn call(text: &str, tools: &[Offered]) -> Option<Call> {
     while let Some(parameter) = rest.strip_prefix("<parameter=") {
         let (key, after) = parameter.split_once('>')?;
         let key = key.trim().trim_matches('"');
-        // Some models forget to close one before the next.
+        // Some models forget to close a parameter before the next one.
         let close = after.find("</parameter>");
         let next = after.find("\n<parameter=");
         let (value, after) = match (close, next) {

@@ -1,28 +1,28 @@
-//! How large a request may be.
+//! Size limits of a request.
 
-/// Bounds of a request. They are held before anything is built of what they bound.
+/// Size limits of a request. Each is checked before the limited part is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bytes of a request's text.
+    /// Size of the request body, in bytes.
     pub bytes: usize,
-    /// Values of a request, nested ones included.
+    /// Number of JSON values, nested ones included.
     pub values: usize,
-    /// Messages.
+    /// Number of messages.
     pub messages: usize,
-    /// Parts of a message, and calls of tools in it.
+    /// Number of parts in a message, and of tool calls in it.
     pub parts: usize,
-    /// Tools.
+    /// Number of tools.
     pub tools: usize,
-    /// Choices: answers to one prompt.
+    /// Number of choices, which are answers to one prompt.
     pub choices: u32,
-    /// Prompts of a text completion.
+    /// Number of prompts in a text completion.
     pub prompts: usize,
-    /// Tokens of an answer: what the model's context holds.
+    /// Number of tokens in an answer, which the model's context limits as well.
     pub max_tokens: u32,
 }
 
 impl Default for Bounds {
-    /// Far above what people ask. The number of tokens is without a bound of its own.
+    /// Returns limits far above usual requests. The number of tokens has no limit of its own.
     fn default() -> Self {
         Self {
             bytes: 8 << 20,

@@ -1,4 +1,4 @@
-//! A text completion as a client asks for it.
+//! Parses a text completion request.
 
 use serde_json::{Map, Value};
 
@@ -8,40 +8,42 @@ use super::field::Field;
 use super::request::rest;
 use super::shared::{Streaming, choices, max_tokens, model};
 
-/// What is to be continued.
+/// The prompt to be continued.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Prompt {
-    /// A text.
+    /// The prompt as text.
     Text(String),
-    /// Tokens by their ids, at least one.
+    /// The prompt as token ids; at least one.
     Tokens(Vec<u32>),
 }
 
-/// A request for text completions.
+/// A text completion request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompletionRequest {
-    /// The model that is asked, where the request names it.
+    /// The requested model, if any.
     pub model: Option<String>,
-    /// At least one.
+    /// The prompts; at least one.
     pub prompts: Vec<Prompt>,
-    /// Whether answers begin with the prompt.
+    /// Whether answers repeat the prompt.
     pub echo: bool,
-    /// What comes after the answer, for models that fill in.
+    /// The text after the answer, for models that fill in the middle.
     pub suffix: Option<String>,
-    /// Of so many answers the best `choices` are given; at least these.
+    /// Number of answers to generate, of which the best `choices` are returned; at least `choices`.
     pub best_of: u32,
-    /// How it is sent.
+    /// Streaming options.
     pub streaming: Streaming,
     /// Number of answers to each prompt.
     pub choices: u32,
-    /// Most tokens of an answer; 0 only with `echo`. Up to the context where nobody says.
+    /// Maximum number of tokens of an answer; 0 only with `echo`. `None` allows the rest of the
+    /// context.
     pub max_tokens: Option<u32>,
-    /// All fields but the above, unread: as in [`ChatRequest`](super::ChatRequest::fields), where `logprobs` is a number.
+    /// All other fields, unparsed: as in [`ChatRequest`](super::ChatRequest::fields), except that
+    /// `logprobs` is a number.
     pub fields: Map<String, Value>,
 }
 
 impl CompletionRequest {
-    /// Reads a request.
+    /// Parses a request.
     pub fn read(request: &Value, bounds: &Bounds) -> Result<Self, Fault> {
         let root = Field::root(request);
         root.object()?;
@@ -68,7 +70,7 @@ impl CompletionRequest {
     }
 }
 
-/// Fields that are read here.
+/// Fields that this module parses.
 const READ: [&str; 10] = [
     "model",
     "prompt",
@@ -82,7 +84,7 @@ const READ: [&str; 10] = [
     "max_completion_tokens",
 ];
 
-/// A text, texts, tokens, or lists of tokens.
+/// Parses a text, a list of texts, tokens, or a list of token lists.
 fn prompts(field: &Field, bounds: &Bounds) -> Result<Vec<Prompt>, Fault> {
     let expected = "a string, a list of strings, token ids, or a list of lists of token ids";
     match field.value {
@@ -104,7 +106,7 @@ fn prompts(field: &Field, bounds: &Bounds) -> Result<Vec<Prompt>, Fault> {
 }
 
 fn tokens(field: &Field) -> Result<Prompt, Fault> {
-    // One path for each of a hundred thousand tokens would be a waste: it is made for the fault alone.
+    // The path of an item is built only for an error: a prompt may have a hundred thousand tokens.
     let expected = "a token id";
     let items = field.value.as_array();
     let items = items.filter(|items| !items.is_empty());

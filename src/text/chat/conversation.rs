@@ -1,7 +1,7 @@
-//! From a chat request to what a template sees.
+//! Converts a chat request into the messages that a chat template renders.
 //!
-//! Clients say the same thing in several forms, and templates take some of them. Invariant: whatever
-//! form was sent, the template gets the one that it takes.
+//! Clients send the same content in several forms, and each template accepts only some of them.
+//! Invariant: whatever form was sent, the template gets one that it accepts.
 
 use serde_json::{Map, Value, json};
 
@@ -11,8 +11,8 @@ use super::tool::ToolChoice;
 use crate::text::template::{Conversation, Takes};
 
 impl ChatRequest {
-    /// The conversation for a template that takes these forms. The model sees no tools where it must
-    /// not call any.
+    /// Builds the conversation for a template that accepts these forms. If `tool_choice` forbids
+    /// calls, the template sees no tools.
     pub fn conversation(&self, takes: Takes) -> Conversation {
         let messages = self.messages.iter();
         let tools = self.tools.iter().map(|tool| tool.json.clone());
@@ -52,11 +52,11 @@ impl Message {
 }
 
 impl Content {
-    /// As one text where the template takes texts, as parts where it loops over them.
+    /// Returns one string, or a list of parts if the template loops over parts.
     fn json(&self, takes: Takes) -> Value {
         let part = |text: &String| json!({"type": "text", "text": text});
         match self {
-            // Templates add texts up: none would be an error.
+            // Templates concatenate contents, so a missing one would be an error.
             Self::Absent => "".into(),
             Self::Text(text) if takes.texts => text.as_str().into(),
             Self::Text(text) => json!([part(text)]),

@@ -1,24 +1,25 @@
-//! What is wrong with a request.
+//! The error of an invalid field in a request.
 
 use serde_json::Value;
 
-/// Longest text of a request that a message shows, in characters.
+/// Maximum length of a request's text in an error message, in characters.
 const SHOWN: usize = 60;
 
-/// A field that is not as it must be.
+/// An invalid field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: expected {expected}, found {found}", place(.path))]
 pub struct Fault {
-    /// The field, from the request's root: `messages[2].content`; empty for the whole of it.
+    /// Path of the field from the request's root, such as `messages[2].content`; empty for the
+    /// whole request.
     pub path: String,
-    /// What belongs there, with its bounds.
+    /// The expected value, with its limits.
     pub expected: String,
-    /// What is there.
+    /// The value in the request.
     pub found: String,
 }
 
 impl Fault {
-    /// A fault of the field at a path.
+    /// Creates the error of the field at a path.
     pub(super) fn at(
         path: impl Into<String>,
         expected: impl Into<String>,
@@ -40,7 +41,7 @@ fn place(path: &str) -> String {
     }
 }
 
-/// A value in a few words; what is long is cut, what is large is only counted.
+/// Describes a value in a few words. Long texts are cut; lists are only counted.
 pub(super) fn described(value: &Value) -> String {
     match value {
         Value::Null => "nothing".to_owned(),
@@ -55,7 +56,7 @@ pub(super) fn described(value: &Value) -> String {
     }
 }
 
-/// A text in quotes, cut.
+/// Quotes a text, cut to the maximum length.
 pub(super) fn quoted(text: &str) -> String {
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{:?} and so on", &text[..end]),

@@ -1,6 +1,6 @@
-//! A field of a request, with its path.
+//! A field of a request together with its path.
 //!
-//! Invariant: a field that is absent and one that is `null` are the same.
+//! Invariant: an absent field and a `null` field are treated alike.
 
 use std::ops::RangeInclusive;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::fault::{Fault, described};
 
-/// A value and where it stands.
+/// A value and its path.
 #[derive(Debug, Clone)]
 pub(super) struct Field<'v> {
     pub(super) path: String,
@@ -16,7 +16,7 @@ pub(super) struct Field<'v> {
 }
 
 impl<'v> Field<'v> {
-    /// A whole request.
+    /// Wraps a whole request.
     pub(super) fn root(value: &'v Value) -> Self {
         Self {
             path: String::new(),
@@ -24,7 +24,7 @@ impl<'v> Field<'v> {
         }
     }
 
-    /// A member of an object.
+    /// Returns a member of an object.
     pub(super) fn get(&self, key: &str) -> Self {
         let dot = if self.path.is_empty() { "" } else { "." };
         Self {
@@ -33,17 +33,17 @@ impl<'v> Field<'v> {
         }
     }
 
-    /// Whether it says something.
+    /// Returns whether the field is present and not `null`.
     pub(super) fn is_there(&self) -> bool {
         !self.value.is_null()
     }
 
-    /// The field, if it says something.
+    /// Returns the field if it is present.
     pub(super) fn there(self) -> Option<Self> {
         self.is_there().then_some(self)
     }
 
-    /// A fault of this field.
+    /// Creates an error of this field.
     pub(super) fn fault(&self, expected: impl Into<String>) -> Fault {
         Fault::at(&self.path, expected, described(self.value))
     }
@@ -54,7 +54,7 @@ impl<'v> Field<'v> {
             .ok_or_else(|| self.fault("an object"))
     }
 
-    /// The items of a list of `least` to `most`.
+    /// Returns the items of a list with `least` to `most` items.
     pub(super) fn items(
         &self,
         of: &str,
@@ -80,14 +80,14 @@ impl<'v> Field<'v> {
         self.value.as_str().ok_or_else(|| self.fault("a string"))
     }
 
-    /// A text, if there is one.
+    /// Returns the string, if present.
     pub(super) fn optional_text(self) -> Result<Option<String>, Fault> {
         self.there()
             .map(|field| field.text().map(str::to_owned))
             .transpose()
     }
 
-    /// True or false; false where nothing is said.
+    /// Returns the boolean; `false` if absent.
     pub(super) fn flag(&self) -> Result<bool, Fault> {
         match self.value {
             Value::Null => Ok(false),
@@ -96,7 +96,7 @@ impl<'v> Field<'v> {
         }
     }
 
-    /// A whole number, if there is one.
+    /// Returns the whole number, if present.
     pub(super) fn count(&self, bounds: RangeInclusive<u32>) -> Result<Option<u32>, Fault> {
         if !self.is_there() {
             return Ok(None);
@@ -110,7 +110,7 @@ impl<'v> Field<'v> {
     }
 }
 
-/// A whole number, also where it is written with a point.
+/// Returns a whole number, even if it is written with a decimal point.
 fn whole(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| {
         let number = value.as_f64()?;

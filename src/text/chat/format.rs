@@ -1,11 +1,11 @@
-//! The form that an answer must have.
+//! The format that an answer must have (`response_format`).
 
 use serde_json::{Map, Value};
 
 use super::fault::Fault;
 use super::field::Field;
 
-/// The form of an answer.
+/// The format of an answer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum ResponseFormat {
     /// Any text.
@@ -15,9 +15,9 @@ pub enum ResponseFormat {
     JsonObject,
     /// JSON that follows a schema.
     JsonSchema {
-        /// What the client calls it.
+        /// The client's name for the schema.
         name: String,
-        /// JSON Schema.
+        /// The JSON schema.
         schema: Map<String, Value>,
     },
 }

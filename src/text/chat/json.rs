@@ -1,7 +1,7 @@
-//! A request's text as JSON.
+//! Parses a request body as JSON within limits.
 //!
-//! Invariant: no more values are built than the bounds say; lists of zeros take thirty times the memory
-//! of their text.
+//! Invariant: no more values are built than [`Bounds`] allows. A list of zeros takes thirty times
+//! the memory of its text.
 
 use std::cell::Cell;
 use std::fmt;
@@ -12,7 +12,7 @@ use serde_json::{Map, Number, Value};
 use super::bounds::Bounds;
 use super::fault::Fault;
 
-/// Reads a request's text.
+/// Parses a request body.
 pub fn read_json(body: &[u8], bounds: &Bounds) -> Result<Value, Fault> {
     if body.len() > bounds.bytes {
         let expected = format!("at most {} bytes", bounds.bytes);
@@ -25,13 +25,13 @@ pub fn read_json(body: &[u8], bounds: &Bounds) -> Result<Value, Fault> {
     value.map_err(|error| {
         if error.is_data() && left.get() == 0 {
             let expected = format!("JSON of at most {} values", bounds.values);
-            return Fault::at("", expected, "more of them");
+            return Fault::at("", expected, "more values");
         }
-        Fault::at("", "JSON", format!("what is none: {error}"))
+        Fault::at("", "JSON", format!("invalid JSON: {error}"))
     })
 }
 
-/// Reads a value, and takes it from what is left.
+/// Parses a value and decrements the remaining count.
 #[derive(Clone, Copy)]
 struct Counted<'c>(&'c Cell<usize>);
 

@@ -6,37 +6,37 @@ use super::bounds::Bounds;
 use super::fault::{Fault, quoted};
 use super::field::Field;
 
-/// Longest name and id, in bytes.
+/// Maximum length of a name or id, in bytes.
 const MAX_NAME: usize = 256;
 
-/// Who speaks.
+/// The role of a message's author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Instructions; also what newer clients call `developer`.
+    /// Instructions. Newer clients also send the role as `developer`.
     System,
-    /// The person.
+    /// The user.
     User,
     /// The model.
     Assistant,
-    /// What a tool gave; also what older clients call `function`.
+    /// The result of a tool. Older clients also send the role as `function`.
     Tool,
 }
 
-/// What is said.
+/// The content of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// Nothing: an assistant that only calls tools.
+    /// No content: the assistant only calls tools.
     Absent,
-    /// A text.
+    /// One text.
     Text(String),
-    /// Texts in parts.
+    /// A list of text parts.
     Parts(Vec<String>),
 }
 
-/// A tool that the model called.
+/// A call of a tool by the model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolCall {
-    /// Made up by whoever answered.
+    /// Id of the call, chosen by the server that answered.
     pub id: Option<String>,
     /// The function's name.
     pub name: String,
@@ -49,17 +49,17 @@ pub struct ToolCall {
 /// A message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
-    /// Who speaks.
+    /// Its author.
     pub role: Role,
-    /// What is said.
+    /// Its content.
     pub content: Content,
-    /// Name of the speaker, or of the function that answers.
+    /// Name of the author, or of the function that answers.
     pub name: Option<String>,
-    /// What the model thought before.
+    /// The model's reasoning before its answer.
     pub reasoning: Option<String>,
-    /// Tools the model called.
+    /// Tool calls of the model.
     pub tool_calls: Vec<ToolCall>,
-    /// Which call this answers.
+    /// Id of the call that this message answers.
     pub tool_call_id: Option<String>,
 }
 
@@ -77,7 +77,7 @@ impl Message {
         };
         if field.get("function_call").is_there() {
             let old = field.get("function_call");
-            return Err(Fault::at(old.path, "`tool_calls` instead of it", "it"));
+            return Err(Fault::at(old.path, "`tool_calls` instead", "the outdated field"));
         }
         let speaks = message.content != Content::Absent || !message.tool_calls.is_empty();
         if speaks || (role == Role::Assistant && message.reasoning.is_some()) {
@@ -92,7 +92,7 @@ impl Message {
 }
 
 impl Role {
-    /// As templates call it.
+    /// Returns the role's name in templates.
     pub fn name(self) -> &'static str {
         match self {
             Self::System => "system",
@@ -127,15 +127,15 @@ fn content(field: &Field, bounds: &Bounds) -> Result<Content, Fault> {
     }
 }
 
-/// The text of a part: `{"type": "text", "text": "…"}`.
+/// Returns the text of a part: `{"type": "text", "text": "…"}`.
 fn text_of(part: &Field) -> Result<String, Fault> {
     part.object()?;
     let kind = part.get("type");
     match kind.text()? {
-        // Some clients send answers of the newer interface back.
+        // Some clients send back answers in the format of the newer API.
         "text" | "input_text" | "output_text" => Ok(part.get("text").text()?.to_owned()),
         "refusal" => Ok(part.get("refusal").text()?.to_owned()),
-        _ => Err(kind.fault("`text`: this model takes no pictures, sound or files")),
+        _ => Err(kind.fault("`text`: this model does not support images, audio or files")),
     }
 }
 
@@ -192,7 +192,8 @@ fn called(call: &Field) -> Result<ToolCall, Fault> {
     })
 }
 
-/// Arguments come as JSON text, from some clients as an object; an empty text is a call without any.
+/// Parses the arguments of a call: JSON text, or an object from some clients. An empty text is a
+/// call without arguments.
 fn arguments(field: &Field) -> Result<(Map<String, Value>, String), Fault> {
     let expected = "a string that holds a JSON object";
     match field.value {

@@ -1,9 +1,9 @@
-//! What clients ask of a text model: chat completions and text completions, read and checked.
+//! Parses and checks chat completion and text completion requests.
 //!
-//! Invariant: a request that was read is within its [`Bounds`], and every fault of one names the field,
-//! what was expected there and what was found. Unknown fields are passed over. How to draw tokens
-//! and where to stop is read by whom it concerns, from [`ChatRequest::fields`]. Knows no tokenizer and
-//! no HTTP.
+//! Invariant: a parsed request is within its [`Bounds`]. Every error names the field, the expected
+//! value and the value found. Unknown fields are ignored. Sampling settings and stop strings stay
+//! unparsed in [`ChatRequest::fields`] for their own modules. Tokenizers and HTTP are handled
+//! elsewhere.
 
 mod bounds;
 mod completion;

@@ -1,4 +1,4 @@
-//! A chat completion as a client asks for it.
+//! Parses a chat completion request.
 
 use serde_json::{Map, Value};
 
@@ -10,39 +10,39 @@ use super::message::Message;
 use super::shared::{Streaming, choices, max_tokens, model};
 use super::tool::{Tool, ToolChoice, tools};
 
-/// Variables that the request itself gives to templates.
+/// Template variables that come from the request itself.
 const OWN_VARIABLES: [&str; 2] = ["messages", "tools"];
 
-/// A request for a chat completion.
+/// A chat completion request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatRequest {
-    /// The model that is asked, where the request names it.
+    /// The requested model, if any.
     pub model: Option<String>,
-    /// At least one.
+    /// The messages; at least one.
     pub messages: Vec<Message>,
     /// Functions that the model may call.
     pub tools: Vec<Tool>,
-    /// Whether it does.
+    /// Whether the model may or must call tools.
     pub tool_choice: ToolChoice,
-    /// Whether it may call several at once.
+    /// Whether the model may make several calls in one answer.
     pub parallel_tool_calls: bool,
-    /// The form of the answer.
+    /// The format of the answer.
     pub response_format: ResponseFormat,
-    /// How it is sent.
+    /// Streaming options.
     pub streaming: Streaming,
     /// Number of answers.
     pub choices: u32,
-    /// Most tokens of an answer; up to the context where nobody says.
+    /// Maximum number of tokens of an answer; `None` allows the rest of the context.
     pub max_tokens: Option<u32>,
-    /// Variables for the template (`chat_template_kwargs`, `reasoning_effort`, `documents`).
+    /// Template variables (`chat_template_kwargs`, `reasoning_effort`, `documents`).
     pub variables: Map<String, Value>,
-    /// All fields but the above, unread: how to draw tokens (`temperature`, `top_p`, `top_k`, `min_p`, penalties,
-    /// `seed`, `logit_bias`, `logprobs`, `top_logprobs`) and where to stop (`stop`).
+    /// All other fields, unparsed: sampling settings (`temperature`, `top_p`, `top_k`, `min_p`,
+    /// penalties, `seed`, `logit_bias`, `logprobs`, `top_logprobs`) and stop strings (`stop`).
     pub fields: Map<String, Value>,
 }
 
 impl ChatRequest {
-    /// Reads a request.
+    /// Parses a request.
     pub fn read(request: &Value, bounds: &Bounds) -> Result<Self, Fault> {
         let root = Field::root(request);
         root.object()?;
@@ -67,7 +67,7 @@ impl ChatRequest {
     }
 }
 
-/// Fields that are read here.
+/// Fields that this module parses.
 const READ: [&str; 14] = [
     "model",
     "messages",
@@ -85,7 +85,7 @@ const READ: [&str; 14] = [
     "documents",
 ];
 
-/// The fields that were not read.
+/// Returns the fields that are not in `read`.
 pub(super) fn rest(request: &Field, read: &[&str]) -> Result<Map<String, Value>, Fault> {
     let fields = request.object()?.iter();
     let unread = fields.filter(|(name, _)| !read.contains(&name.as_str()));

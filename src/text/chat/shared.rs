@@ -1,15 +1,15 @@
-//! Fields that chats and completions have in common.
+//! Fields that chat completions and text completions share.
 
 use super::bounds::Bounds;
 use super::fault::Fault;
 use super::field::Field;
 
-/// How an answer is sent.
+/// Streaming options of an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Streaming {
-    /// In pieces, as they come.
+    /// Whether the answer is sent in pieces as it is generated.
     pub stream: bool,
-    /// With a last piece that counts tokens (`stream_options.include_usage`).
+    /// Whether a last piece reports token counts (`stream_options.include_usage`).
     pub include_usage: bool,
 }
 
@@ -33,18 +33,19 @@ impl Streaming {
     }
 }
 
-/// The name of the model that is asked.
+/// Parses the name of the requested model.
 pub(super) fn model(request: &Field) -> Result<Option<String>, Fault> {
     request.get("model").optional_text()
 }
 
-/// Number of choices.
+/// Parses the number of choices.
 pub(super) fn choices(request: &Field, bounds: &Bounds) -> Result<u32, Fault> {
     let count = request.get("n").count(1..=bounds.choices)?;
     Ok(count.unwrap_or(1))
 }
 
-/// Most tokens of an answer, of at least `least`, under either of its names.
+/// Parses the maximum number of tokens of an answer, at least `least`, under either of its two
+/// names.
 pub(super) fn max_tokens(
     request: &Field,
     least: u32,

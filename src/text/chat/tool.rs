@@ -1,4 +1,4 @@
-//! Tools that a model may call, and whether it may.
+//! Tools that a model may call, and the `tool_choice` that allows, requires or forbids calls.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::bounds::Bounds;
 use super::fault::Fault;
 use super::field::Field;
 
-/// Longest name of a function, in bytes.
+/// Maximum length of a function name, in bytes.
 const MAX_NAME: usize = 64;
 
 /// A function that a model may call.
@@ -18,25 +18,25 @@ pub struct Tool {
     pub parameters: Map<String, Value>,
     /// Whether arguments must follow the schema exactly.
     pub strict: bool,
-    /// The tool as the client wrote it, which templates print.
+    /// The tool as the client sent it. Templates print it.
     pub json: Value,
 }
 
-/// Whether a model calls tools.
+/// Whether the model may or must call tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ToolChoice {
-    /// It does not see them.
+    /// The model does not see the tools.
     None,
-    /// As it likes.
+    /// The model decides.
     #[default]
     Auto,
-    /// At least one.
+    /// The model must call at least one tool.
     Required,
-    /// This one.
+    /// The model must call this function.
     Function(String),
 }
 
-/// The tools of a request.
+/// Parses the tools of a request.
 pub(super) fn tools(request: &Field, bounds: &Bounds) -> Result<Vec<Tool>, Fault> {
     for old in ["functions", "function_call"] {
         if let Some(field) = request.get(old).there() {
@@ -47,8 +47,8 @@ pub(super) fn tools(request: &Field, bounds: &Bounds) -> Result<Vec<Tool>, Fault
             };
             return Err(Fault::at(
                 field.path,
-                format!("`{new}` instead of it"),
-                "it",
+                format!("`{new}` instead"),
+                "the outdated field",
             ));
         }
     }

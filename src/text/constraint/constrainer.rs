@@ -1,4 +1,4 @@
-//! Grammars over a vocabulary: what the library needs to be told, and what it says, in our words.
+//! Compiles grammars for a vocabulary with llguidance, and translates its error messages.
 
 use std::sync::Arc;
 use std::thread;
@@ -9,50 +9,52 @@ use toktrie::{ApproximateTokEnv, SimpleVob, TokEnv, TokRxInfo, TokTrie};
 
 use super::{ConstraintError, Grammar};
 
-/// Stack for working out a grammar: schemas stand in one another, and the library follows them down.
+/// Stack size of the thread that compiles a grammar, in bytes. The library recurses into nested
+/// schemas.
 const STACK: usize = 64 << 20;
 
-/// What a byte sequence begins with that is no text: control tokens have it.
+/// First byte of a token that is not text, such as a control token.
 const NO_TEXT: u8 = TokTrie::SPECIAL_TOKEN_MARKER;
 
-/// Longest words that the library's reasons are cut to.
+/// Maximum length of a library's message, in characters. Longer ones are cut.
 const LONGEST_REASON: usize = 300;
 
-/// A vocabulary as text: what each id says.
+/// A vocabulary as bytes: the text of each token id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Words {
-    /// The bytes of each id; none for ids that are no text: control tokens, gaps.
+    /// The bytes of each id; empty for ids without text, such as control tokens and gaps.
     pub bytes: Vec<Vec<u8>>,
     /// Ids that end an answer.
     pub ends: Vec<u32>,
 }
 
-/// Turns grammars into constraints on one vocabulary.
+/// Compiles grammars into constraints on one vocabulary.
 pub struct Constrainer {
     factory: ParserFactory,
 }
 
 impl Constrainer {
-    /// Takes some 100 ms for a large vocabulary: once a model.
+    /// Builds the token tree of a vocabulary. A large one takes about 100 ms, so this runs once per
+    /// model.
     pub fn new(words: Words) -> Result<Self, ConstraintError> {
         let Words { mut bytes, ends } = words;
         let wrong = |reason: String| Err(ConstraintError::Vocabulary(reason));
         let Some(first) = ends.first().copied() else {
-            return wrong("no token ends an answer".to_owned());
+            return wrong("the model has no end token".to_owned());
         };
         let size = bytes.len();
         if let Some(beyond) = ends.iter().find(|id| **id as usize >= size) {
             return wrong(format!(
-                "token {beyond} ends an answer, and there are {size} tokens"
+                "end token {beyond} is outside the vocabulary of {size} tokens"
             ));
         }
         for end in &ends {
             bytes[*end as usize] = [&[NO_TEXT], format!("<end {end}>").as_bytes()].concat();
         }
         let size = match u32::try_from(size) {
-            // The library's tree of tokens counts in 24 bits.
+            // The library indexes tokens with 24 bits.
             Ok(size) if size < 1 << 24 => size,
-            _ => return wrong(format!("{size} tokens are too many")),
+            _ => return wrong(format!("a vocabulary of {size} tokens is too large")),
         };
         let trie = TokTrie::from(&TokRxInfo::new(size, first), &bytes);
         let trie = trie.with_eos_tokens(&ends);
@@ -69,7 +71,7 @@ impl Constrainer {
         Ok(Self { factory })
     }
 
-    /// The constraint at the beginning of an output.
+    /// Returns the constraint at the beginning of an output.
     pub fn constrain(&self, grammar: &Grammar) -> Result<Constraint, ConstraintError> {
         let schema = TopLevelGrammar::from_json_schema(grammar.schema.clone());
         let build = || Matcher::new(self.factory.create_parser(schema));
@@ -84,12 +86,12 @@ impl Constrainer {
         };
         let matcher = outcome
             .map_err(|error| fail(error.to_string()))?
-            .map_err(|_| fail("the library failed on it".to_owned()))?;
+            .map_err(|_| fail("the grammar library crashed".to_owned()))?;
         let mut constraint = Constraint {
             matcher,
             mask: SimpleVob::new(),
         };
-        // Some schemas turn out to have no beginning, or too many, only here.
+        // Some schemas turn out only here to allow no first token, or to exceed a limit.
         match constraint.allowed() {
             Ok(_) => Ok(constraint),
             Err(ConstraintError::Step(reason)) => Err(fail(reason)),
@@ -107,33 +109,33 @@ impl std::fmt::Debug for Constrainer {
     }
 }
 
-/// Where an output is in its grammar.
+/// The state of an output within its grammar.
 pub struct Constraint {
     matcher: Matcher,
     mask: SimpleVob,
 }
 
 impl Constraint {
-    /// The tokens that may come next: a bit for each, lowest first. Those that end the answer are
-    /// among them only where it is whole.
+    /// Returns the tokens that may come next as a bit mask, lowest id first. End tokens are allowed
+    /// only when the output is complete.
     pub fn allowed(&mut self) -> Result<&[u32], ConstraintError> {
         let mask = self.matcher.compute_mask_or_eos();
         self.mask = mask.map_err(|error| ConstraintError::Step(worded(&error.to_string())))?;
         Ok(self.mask.as_slice())
     }
 
-    /// Notes the token that came; one that was allowed.
+    /// Advances by a token, which must be allowed.
     pub fn take(&mut self, token: u32) -> Result<(), ConstraintError> {
         let noted = self.matcher.consume_token(token);
         noted.map_err(|error| ConstraintError::Step(worded(&error.to_string())))
     }
 
-    /// Whether the output is whole and nothing can follow.
+    /// Returns whether the output is complete and nothing can follow.
     pub fn is_finished(&self) -> bool {
         self.matcher.is_stopped()
     }
 
-    /// The same place, for another choice of the same request.
+    /// Returns a copy of this state, for another choice of the same request.
     #[must_use]
     pub fn copy(&self) -> Self {
         Self {
@@ -152,17 +154,17 @@ impl std::fmt::Debug for Constraint {
     }
 }
 
-/// The library's words without its traces, and without the names of its switches.
+/// Returns the library's message without stack traces and option names.
 fn worded(error: &str) -> String {
     if error.starts_with("oneOf constraints are not supported") {
         return "branches of `oneOf` that may both fit are not supported; use `anyOf`".to_owned();
     }
     let first = error.lines().next().unwrap_or_default();
     if first.contains("NoExtension") {
-        return "nothing fits, or the vocabulary has no token for it".to_owned();
+        return "no token can follow, or the vocabulary lacks the required token".to_owned();
     }
     let first = match first.strip_prefix("panic: ") {
-        Some(panic) => format!("the library failed on it ({panic})"),
+        Some(panic) => format!("the grammar library crashed ({panic})"),
         None => first.to_owned(),
     };
     match first.char_indices().nth(LONGEST_REASON) {

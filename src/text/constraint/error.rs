@@ -1,54 +1,55 @@
-//! What can be wrong with a grammar that a client asks for.
+//! Errors of output constraints.
 
 use thiserror::Error;
 
-/// A constraint that cannot be followed.
+/// A constraint that cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConstraintError {
-    /// A field has the wrong type or value.
+    /// A field has an invalid type or value.
     #[error("`{field}` must be {expected}, not {found}")]
     Field {
-        /// Its path in the request.
+        /// Path of the field in the request.
         field: String,
-        /// What it must be.
+        /// The expected value.
         expected: String,
-        /// What it is.
+        /// The value in the request.
         found: String,
     },
-    /// A keyword of JSON Schema that output cannot be held to.
-    #[error("`{field}` has the keyword `{keyword}`, which output cannot be constrained by: {help}")]
+    /// An unsupported keyword of JSON Schema.
+    #[error("`{field}` has the unsupported keyword `{keyword}`: {help}")]
     Keyword {
         /// Path of the schema within the request.
         field: String,
         /// The keyword.
         keyword: String,
-        /// What to do.
+        /// The remedy.
         help: &'static str,
     },
-    /// More than is worked through for one request.
-    #[error("`{field}` has {found} {what}; at most {limit} are taken")]
+    /// The schema exceeds a size limit.
+    #[error("`{field}` has too many {what}: expected at most {limit}, got {found}")]
     Large {
         /// Path of the schema within the request.
         field: String,
-        /// What there are too many of.
+        /// The counted things, in the plural.
         what: &'static str,
-        /// How many there are, or at which the count ended.
+        /// The number found. Counting stops once the limit is exceeded.
         found: usize,
-        /// How many may be.
+        /// The maximum number.
         limit: usize,
     },
-    /// The schema contradicts itself, or asks for what the library has no code for.
-    #[error("output cannot be constrained by `{field}`: {reason}")]
+    /// The schema contradicts itself, or uses a feature that the library does not support.
+    #[error("cannot constrain the output by `{field}`: {reason}")]
     Schema {
         /// Path of the schema within the request.
         field: String,
-        /// The library's words.
+        /// The library's message.
         reason: String,
     },
-    /// While generating: a step that takes too long, or a vocabulary without what is needed.
-    #[error("the constraint cannot be followed any further: {0}")]
+    /// A failure during generation: a step takes too long, or the vocabulary lacks a required
+    /// token.
+    #[error("cannot continue the constrained output: {0}")]
     Step(String),
-    /// The vocabulary cannot be constrained.
-    #[error("the vocabulary cannot be constrained: {0}")]
+    /// The vocabulary is invalid for constraints.
+    #[error("cannot constrain output with this vocabulary: {0}")]
     Vocabulary(String),
 }

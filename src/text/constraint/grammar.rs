@@ -1,20 +1,21 @@
-//! What a request asks output to be: `response_format`, and `tool_choice` where a call is required.
+//! The grammar that a request demands of output, from `response_format` or from a `tool_choice`
+//! that requires a call.
 
 use serde_json::{Map, Value, json};
 
 use super::super::value::kind;
 use super::{ConstraintError, schema};
 
-/// Spaces between parts of JSON: enough for any indented text. Without a bound a model may write
-/// nothing but spaces until its tokens are used up.
+/// Whitespace allowed between JSON tokens. It is enough for any indented JSON. Without a limit, a
+/// model may fill the rest of its answer with spaces.
 const SPACES: &str = r"(\x20|\x0D?\x0A[\x20\x09]{0,32}|\x0A\x0A[\x20\x09]{0,32})";
 
-/// JSON of a certain form.
+/// A JSON schema that output must follow.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Grammar {
-    /// The field that asked for it, for messages.
+    /// The field of the request that demands it, for error messages.
     pub(super) field: String,
-    /// A schema that was looked through.
+    /// The checked schema.
     pub(super) schema: Value,
 }
 
@@ -23,21 +24,21 @@ pub struct Grammar {
 pub struct Callable {
     /// Its name.
     pub name: String,
-    /// The schema of its arguments; any object where there is none.
+    /// The schema of its arguments; `None` allows any object.
     pub parameters: Option<Value>,
 }
 
-/// Which calls must come.
+/// The functions that output must call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallChoice<'c> {
-    /// One or more, of any function.
+    /// One or more calls of any function.
     Any,
-    /// Of the function of this name.
+    /// Only calls of the function with this name.
     Named(&'c str),
 }
 
 impl Grammar {
-    /// Of the field `response_format`. `None` where output is text.
+    /// Reads the field `response_format`. Returns `None` if the output is plain text.
     pub fn of_response_format(format: Option<&Value>) -> Result<Option<Self>, ConstraintError> {
         let format = match format {
             None | Some(Value::Null) => return Ok(None),
@@ -68,7 +69,7 @@ impl Grammar {
         }
     }
 
-    /// JSON of a schema that the request has at `field`.
+    /// Makes the grammar of a JSON schema that stands at `field` of the request.
     pub fn of_schema(schema: &Value, field: &str) -> Result<Self, ConstraintError> {
         Ok(Self {
             field: field.to_owned(),
@@ -76,8 +77,8 @@ impl Grammar {
         })
     }
 
-    /// A list of calls, each an object with the function's `name` and its `arguments`. `several` says
-    /// whether there may be more than one.
+    /// Makes the grammar of a list of calls, each an object with the function's `name` and its
+    /// `arguments`. `several` allows more than one call.
     pub fn of_calls(
         tools: &[Callable],
         choice: CallChoice<'_>,
@@ -93,7 +94,7 @@ impl Grammar {
             let field = format!("tools[{place}].function.parameters");
             let any = json!({"type": "object"});
             let parameters = tool.parameters.as_ref().unwrap_or(&any);
-            // All of them become one schema.
+            // The size limit applies to all parameters together, because they become one schema.
             size.add(parameters, "tools")?;
             let mut parameters = schema::looked_through(parameters, &field)?;
             let root = format!("#/items/anyOf/{}/properties/arguments", calls.len());
@@ -135,7 +136,8 @@ fn object<'v>(value: &'v Value, field: &str) -> Result<&'v Map<String, Value>, C
     })
 }
 
-/// The library reads its own settings from the schema; a client's are taken out before.
+/// Adds the library's whitespace setting to the schema. Settings from the client were removed
+/// before.
 fn with_spaces(schema: Value) -> Value {
     let mut fields = match schema {
         Value::Object(fields) => fields,

@@ -1,8 +1,9 @@
-//! Output that is JSON, or JSON of a schema: which tokens may come next.
+//! Constrained output: computes which tokens may come next so that the output is JSON, or JSON that
+//! follows a schema.
 //!
-//! Owns the only use of the library that works grammars out. Invariant: what it allows to be finished
-//! is what was asked for; whatever a client's schema says, building and every step end within bounds.
-//! Knows no sampling and no HTTP.
+//! Only this module uses the grammar library (llguidance). Invariant: a complete output matches the
+//! requested grammar. For any schema of a client, compilation and every step end within limits.
+//! Sampling and HTTP are handled elsewhere.
 
 mod constrainer;
 mod error;

@@ -1,7 +1,7 @@
-//! A client's schema is looked through before the library sees it.
+//! Checks a client's JSON schema before it is passed to the grammar library.
 //!
-//! Invariant: what is passed on is bounded in size, in nesting and in what references can nest; a keyword
-//! that the library would not follow is refused by name and place, never overlooked.
+//! Invariant: size, nesting and the nesting through references are limited. A keyword that the
+//! library would not follow is rejected with its name and path, never ignored.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,32 +10,34 @@ use serde_json::{Map, Value};
 use super::super::value::kind;
 use super::ConstraintError;
 
-/// Most values in a schema.
+/// Maximum number of values in a schema.
 const MOST_VALUES: usize = 20_000;
 
-/// Most bytes of its texts.
+/// Maximum total size of a schema's strings, in bytes.
 const MOST_TEXT: usize = 512 << 10;
 
-/// How deep schemas may stand in one another.
+/// Maximum nesting of schemas.
 const DEEPEST: usize = 64;
 
-/// The same, with those that references lead to: the sum over all targets, which no order exceeds.
+/// Maximum nesting including references, computed as the sum over all targets, which is an upper
+/// limit.
 const DEEPEST_OF_ALL: usize = 2048;
 
-/// Most properties of all objects of a schema, those by pattern included. The library's work grows with
-/// the square of them: a thousand take some tenths of a second.
+/// Maximum number of properties in all objects of a schema, including `patternProperties`. The
+/// library's work grows with the square of this number: a thousand properties take some tenths of a
+/// second.
 const MOST_PROPERTIES: usize = 1024;
 
-/// Longest pattern, in bytes.
+/// Maximum length of a pattern, in bytes.
 const LONGEST_PATTERN: usize = 4096;
 
-/// Largest divisor, and largest number that its digits make without their point: a state is needed for
-/// each remainder.
+/// Maximum divisor, and maximum number that its digits make without the decimal point. The library
+/// needs a state for each remainder.
 const LARGEST_DIVISOR: u64 = 10_000;
 
-/// Keywords that output cannot be held to, and what to do instead.
+/// Unsupported keywords and their remedies.
 const REFUSED: [(&str, &str); 18] = [
-    ("not", "say what may come instead"),
+    ("not", "describe the allowed values instead"),
     ("if", "use anyOf"),
     ("then", "use anyOf"),
     ("else", "use anyOf"),
@@ -55,16 +57,16 @@ const REFUSED: [(&str, &str); 18] = [
     ("$recursiveAnchor", "use $ref"),
 ];
 
-/// Keywords with one schema.
+/// Keywords that hold one schema.
 const ONE: [&str; 3] = ["items", "additionalItems", "additionalProperties"];
 
-/// Keywords with a list of schemas. (`items` was one, too.)
+/// Keywords that hold a list of schemas. (`items` did in older drafts.)
 const LISTS: [&str; 5] = ["prefixItems", "items", "anyOf", "oneOf", "allOf"];
 
-/// Keywords with schemas by name.
+/// Keywords that map names to schemas.
 const NAMED: [&str; 2] = ["properties", "patternProperties"];
 
-/// The schema at `field`, without what has no effect.
+/// Checks the schema at `field` and returns it without keywords that have no effect.
 pub(super) fn looked_through(schema: &Value, field: &str) -> Result<Value, ConstraintError> {
     let mut size = Size::default();
     size.add(schema, field)?;
@@ -99,7 +101,7 @@ pub(super) fn looked_through(schema: &Value, field: &str) -> Result<Value, Const
     Ok(schema)
 }
 
-/// References within a schema that becomes part of another, where it stands at `root`.
+/// Rewrites the references of a schema that becomes part of another one at the path `root`.
 pub(super) fn move_references(schema: &mut Value, root: &str) {
     match schema {
         Value::Array(items) => items
@@ -113,7 +115,7 @@ pub(super) fn move_references(schema: &mut Value, root: &str) {
                             *reference = format!("{root}{}", path.trim_end_matches('/'));
                         }
                     }
-                    // What is compared with values is no schema.
+                    // These keywords hold plain values, not schemas.
                     _ if matches!(key.as_str(), "const" | "enum" | "default" | "examples") => {}
                     value => move_references(value, root),
                 }
@@ -123,7 +125,7 @@ pub(super) fn move_references(schema: &mut Value, root: &str) {
     }
 }
 
-/// Takes out what is written often and says nothing: exporters of schemas add it.
+/// Removes unsupported keywords with values that have no effect. Schema exporters often add them.
 fn drop_idle(schema: &mut Value) {
     match schema {
         Value::Array(items) => items.iter_mut().for_each(drop_idle),
@@ -177,7 +179,7 @@ fn is_small(divisor: &Value) -> bool {
     few && divisor.as_f64().is_some_and(|divisor| divisor <= 1e4)
 }
 
-/// How much there is of a schema.
+/// A running count of a schema's values and string bytes.
 #[derive(Default)]
 pub(super) struct Size {
     values: usize,
@@ -185,7 +187,7 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// Counts a value and all that is in it.
+    /// Counts a value and everything nested in it.
     pub(super) fn add(&mut self, value: &Value, field: &str) -> Result<(), ConstraintError> {
         self.values += 1;
         large(field, "values", self.values, MOST_VALUES)?;
@@ -206,7 +208,7 @@ impl Size {
     }
 }
 
-/// A walk over the schemas in a schema. Definitions are looked at where something refers to them.
+/// A walk over nested schemas. Definitions are visited only if a reference leads to them.
 struct Look<'s> {
     root: &'s Value,
     field: &'s str,
@@ -216,7 +218,7 @@ struct Look<'s> {
 }
 
 impl<'s> Look<'s> {
-    /// Looks at a schema and those in it; gives how deep they stand in one another.
+    /// Checks a schema and those nested in it, and returns their maximum depth.
     fn schema(
         &mut self,
         schema: &'s Value,
@@ -282,14 +284,14 @@ impl<'s> Look<'s> {
         match fields.get("multipleOf") {
             Some(divisor) if !is_small(divisor) => Err(ConstraintError::Field {
                 field: format!("{path}.multipleOf"),
-                expected: format!("a number of few digits, up to {LARGEST_DIVISOR}"),
+                expected: format!("a number with few digits, at most {LARGEST_DIVISOR}"),
                 found: divisor.to_string(),
             }),
             _ => Ok(()),
         }
     }
 
-    /// Notes what a reference leads to.
+    /// Records the target of a reference, to be visited later.
     fn refer(&mut self, reference: &'s str, path: &str) -> Result<(), ConstraintError> {
         if self.targets.contains_key(reference) {
             return Ok(());
@@ -307,7 +309,7 @@ impl<'s> Look<'s> {
             Some(pointer) => self.root.pointer(pointer),
             None => return Err(wrong("a path within the schema, like `#/$defs/name`")),
         };
-        let target = target.ok_or_else(|| wrong("the path of a schema that is there"))?;
+        let target = target.ok_or_else(|| wrong("the path of an existing schema"))?;
         self.targets.insert(reference, target);
         self.waiting.push(reference);
         Ok(())

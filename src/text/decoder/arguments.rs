@@ -1,13 +1,13 @@
-//! The tensors of a step.
+//! Builds the input tensors of a decoder step.
 //!
-//! Invariant: integers that do not fit a dtype are an error, not another number.
+//! Invariant: an integer that does not fit its dtype is an error.
 
 use super::error::DecodeError;
 use super::shape::{Argument, Fed, Feeding, Role, Shape};
 use crate::tensor::{DType, Tensor};
 
-/// The inputs of a step that feeds each of `rows` behind what it holds. Several rows have as many tokens
-/// each, and are those of a shape with [`Shape::lanes`].
+/// Builds the inputs of a step that feeds the tokens of each row after those that it already holds.
+/// Several rows have equal numbers of tokens and require a shape with [`Shape::lanes`].
 pub(super) fn of(shape: &Shape, rows: &[Fed<'_>]) -> Result<Vec<Tensor>, DecodeError> {
     let arguments = shape.arguments.iter();
     arguments
@@ -45,7 +45,7 @@ fn tensor(argument: Argument, feeding: Feeding, rows: &[Fed<'_>]) -> Result<Tens
     Tensor::new(argument.dtype, shape, bytes).map_err(|error| DecodeError::Model(error.to_string()))
 }
 
-/// With zeros behind, up to `length`.
+/// Appends zeros up to `length`.
 fn filled_up(values: impl Iterator<Item = u64>, length: usize) -> Vec<u64> {
     let zeros = std::iter::repeat(0);
     values.chain(zeros).take(length).collect()
@@ -60,7 +60,7 @@ fn positions(held: usize, length: usize) -> Vec<u64> {
 fn elements(dtype: DType, values: &[u64]) -> Result<Vec<u8>, DecodeError> {
     let wrong = |value: u64| {
         DecodeError::Model(format!(
-            "{value} is no {dtype}, which an input of the model is"
+            "{value} does not fit an input of dtype {dtype}"
         ))
     };
     let mut bytes = Vec::with_capacity(values.len() * 8);

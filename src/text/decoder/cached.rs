@@ -1,6 +1,8 @@
-//! ONNX decoders that take what they gave before: `past_key_values.N.key` and `present.N.key`.
+//! Recognises ONNX decoders whose KV cache is passed in and out: `past_key_values.N.key` and
+//! `present.N.key`.
 //!
-//! Invariant: every past has a present of its dtype and rank, or the model is refused.
+//! Invariant: every past input has a present output of its dtype and rank; otherwise the model is
+//! rejected.
 
 use std::path::Path;
 
@@ -11,7 +13,7 @@ use crate::engine::Carried;
 use crate::model::Dim;
 use crate::tensor::{Signature, TensorSpec};
 
-/// What begins the names of inputs that are carried, and of the outputs that are carried into them.
+/// Name prefixes of cache inputs, and of the outputs that are passed into them.
 const PREFIXES: &[(&str, &[&str])] = &[
     ("past_key_values", &["present", "present_key_values"]),
     ("past_conv", &["present_conv"]),
@@ -19,10 +21,10 @@ const PREFIXES: &[(&str, &[&str])] = &[
     ("past_ssm", &["present_ssm"]),
     ("past", &["present"]),
 ];
-/// The axis of positions where a tensor of four dimensions does not tell: [batch, heads, positions, size].
+/// The default position axis of a four-dimensional cache tensor: [batch, heads, positions, size].
 const AXIS: usize = 2;
 
-/// What a model carries; empty if it is not of this kind.
+/// Returns the cache tensors that are carried between steps; empty if the model has none.
 pub(super) fn states(
     model: &Path,
     signature: &Signature,
@@ -36,7 +38,7 @@ pub(super) fn states(
         };
         if spec.name.contains(".encoder.") {
             return Err(format!(
-                "its input `{}` is what an encoder gives; decoders of other models' outputs are not run",
+                "its input `{}` comes from an encoder; encoder-decoder models are not supported",
                 spec.name
             ));
         }
@@ -45,13 +47,13 @@ pub(super) fn states(
             .position(|output| names.contains(&output.name))
             .ok_or_else(|| {
                 format!(
-                    "it has no output `{}`, which its input `{}` would be fed with",
+                    "it has no output `{}` for its cache input `{}`",
                     names[0], spec.name
                 )
             })?;
         let dims = spec.dims.as_deref().ok_or_else(|| {
             format!(
-                "its input `{}` has no known number of dimensions",
+                "its input `{}` has an unknown number of dimensions",
                 spec.name
             )
         })?;
@@ -72,7 +74,7 @@ pub(super) fn states(
     Ok(states)
 }
 
-/// The names that the output may have which is carried into this input.
+/// Returns the possible names of the output that is passed into this input.
 fn presents(name: &str) -> Option<Vec<String>> {
     let (rest, prefixes) = PREFIXES.iter().find_map(|(past, presents)| {
         let rest = name.strip_prefix(past)?;
@@ -82,13 +84,13 @@ fn presents(name: &str) -> Option<Vec<String>> {
     Some(names.collect())
 }
 
-/// The axis along which positions are, if there is one.
+/// Returns the axis of positions, if there is one.
 fn positions(spec: &TensorSpec, dims: &[Dim]) -> Result<Option<usize>, String> {
     let has_none = ["past_conv", "past_recurrent", "past_ssm"];
     if has_none.iter().any(|prefix| spec.name.starts_with(prefix)) {
         return Ok(None);
     }
-    // The first is the batch.
+    // Axis 0 is the batch.
     let open: Vec<usize> = (1..dims.len())
         .filter(|axis| matches!(dims[*axis], Dim::Dynamic { .. }))
         .collect();
@@ -104,14 +106,14 @@ fn positions(spec: &TensorSpec, dims: &[Dim]) -> Result<Option<usize>, String> {
         (_, Some(axis)) => Ok(Some(axis)),
         (open, None) if open.contains(&AXIS) => Ok(Some(AXIS)),
         _ => Err(format!(
-            "its input `{}` is {spec}: none of its dimensions is open for positions, so that nothing can be \
-             carried in it; export the model with a dynamic length of past_key_values",
+            "its input `{}` is {spec}: it has no dynamic dimension for positions, so it cannot hold a KV \
+             cache; export the model with a dynamic length of past_key_values",
             spec.name
         )),
     }
 }
 
-/// The shape that it begins with.
+/// Returns the shape of the empty cache.
 fn begun(
     spec: &TensorSpec,
     dims: &[Dim],
@@ -122,17 +124,17 @@ fn begun(
     let sizes = dims.iter().enumerate().map(|(place, dim)| match dim {
         Dim::Fixed(size) => Ok(*size),
         _ if Some(place) == axis => Ok(0),
-        // [batch × heads, …] of old exports would not be 1.
+        // In old exports this dimension is batch × heads, which is not 1.
         dim if place == 0 && may_be(dim, 1) => Ok(1),
         _ if place == last && last == 3 => head_size().ok_or_else(|| {
             format!(
-                "its input `{}` is {spec}, and the size of a head is not known: neither the model nor a \
-                 genai_config.json beside it (model.decoder.head_size) tells it",
+                "its input `{}` is {spec}, and the head size is unknown: neither the model nor a \
+                 genai_config.json beside it (model.decoder.head_size) states it",
                 spec.name
             )
         }),
         _ => Err(format!(
-            "its input `{}` is {spec}, and dimension {place} has no known size",
+            "its input `{}` is {spec}, and the size of dimension {place} is unknown",
             spec.name
         )),
     });

@@ -1,17 +1,17 @@
-//! What a program's constant methods tell of it as a decoder: bounds, sizes, tokens.
+//! Reads a decoder's sizes, limits and tokens from the constant methods of an ExecuTorch program.
 //!
-//! The names are those of ExecuTorch's `export_llm` and of its runner. Invariant: a value of another kind
-//! than expected tells nothing.
+//! The method names are those of ExecuTorch's `export_llm` and of its runner. Invariant: a value of
+//! an unexpected kind is ignored.
 
 use serde_json::Value as Json;
 
 use crate::model::{ModelInfo, ValueKind};
 
-/// What the constant methods of a program tell.
+/// Access to the constant methods of a program.
 pub(super) struct Constants<'a>(pub(super) &'a ModelInfo);
 
 impl Constants<'_> {
-    /// The only number that a constant method gives.
+    /// Returns the number of a constant method that returns exactly one.
     pub(super) fn number(&self, method: &str) -> Option<u64> {
         match self.numbers(method).as_slice() {
             [number] => Some(*number),
@@ -19,13 +19,13 @@ impl Constants<'_> {
         }
     }
 
-    /// A size that a constant method gives.
+    /// Returns the size that a constant method returns.
     pub(super) fn size(&self, method: &str) -> Option<usize> {
         let size = usize::try_from(self.number(method)?).ok();
         size.filter(|size| *size > 0)
     }
 
-    /// All numbers that a constant method gives, as several outputs or as a tensor.
+    /// Returns all numbers of a constant method, from several outputs or from a tensor.
     pub(super) fn numbers(&self, method: &str) -> Vec<u64> {
         let Some(method) = self.0.method(method).filter(|method| method.constant) else {
             return Vec::new();
@@ -43,7 +43,7 @@ impl Constants<'_> {
         numbers
     }
 
-    /// Whether a constant method says yes or no.
+    /// Returns the boolean of a constant method.
     pub(super) fn flag(&self, method: &str) -> Option<bool> {
         let method = self.0.method(method).filter(|method| method.constant)?;
         match method.outputs.first()?.kind {
@@ -53,12 +53,12 @@ impl Constants<'_> {
         }
     }
 
-    /// The token that a constant method gives.
+    /// Returns the token of a constant method.
     pub(super) fn token(&self, method: &str) -> Option<u32> {
         self.number(method).and_then(|id| u32::try_from(id).ok())
     }
 
-    /// Tokens that end a text.
+    /// Returns the tokens that end a text.
     pub(super) fn ends(&self) -> Vec<u32> {
         let ids = ["get_eos_ids", "get_eos_id"].map(|method| self.numbers(method));
         let ids = ids.into_iter().flatten();

@@ -1,52 +1,51 @@
-//! Why a model is no decoder, and why one gave no logits.
+//! Errors of recognising and running decoders.
 
 use std::error::Error;
 
-/// Why a model cannot be used as a decoder.
+/// A model that cannot be used as a text decoder.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{method}` is no text decoder that can be run here: {reason}")]
+#[error("`{method}` is not a supported text decoder: {reason}")]
 pub struct NotADecoder {
     /// The method.
     pub method: String,
-    /// What was expected, and what was found.
+    /// The expected and the found signature.
     pub reason: String,
 }
 
-/// Why a model gave no logits.
+/// A decoder that failed to compute logits.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
-    /// `going_on` said no. What was fed until then is held.
-    #[error("the caller has gone")]
+    /// `going_on` returned false. Tokens that were fed until then stay in the decoder.
+    #[error("the caller has disconnected")]
     Gone,
-    /// More tokens than it can hold.
-    #[error("{tokens} tokens do not fit: the model holds {context} at most")]
+    /// The tokens exceed the model's context.
+    #[error("too many tokens for the model's context: expected at most {context}, got {tokens}")]
     Full {
-        /// Those held, and those to be fed.
+        /// Number of tokens, held ones and new ones together.
         tokens: usize,
-        /// Most that it can hold.
+        /// The context length, in tokens.
         context: usize,
     },
-    /// A token that the model does not have.
-    #[error("there is no token {token}: the model has {vocabulary}, from 0")]
+    /// A token outside the model's vocabulary.
+    #[error("unknown token {token}: the model has {vocabulary} tokens, numbered from 0")]
     Token {
         /// The token.
         token: u32,
-        /// How many there are.
+        /// Number of tokens in the vocabulary.
         vocabulary: usize,
     },
-    /// The model gave something else than logits, or was asked for what it cannot do.
+    /// The model's output is not logits, or the call is not possible.
     #[error("{0}")]
     Model(String),
-    /// The model does not take what was fed behind what it holds: it holds no more tokens, though nothing in its file
-    /// says so.
-    #[error("the model holds no more than {held} tokens: {cause}")]
+    /// The model failed on further tokens: its real context is smaller than its file states.
+    #[error("the model failed after {held} tokens: {cause}")]
     Beyond {
-        /// How many it holds.
+        /// Number of tokens in the decoder.
         held: usize,
-        /// What whoever ran the step says, unchanged.
+        /// The error of the step, unchanged.
         cause: Box<dyn Error + Send + Sync>,
     },
-    /// A step failed: what whoever ran it says, unchanged.
+    /// A step failed; holds the error of the step, unchanged.
     #[error("{0}")]
     Step(#[source] Box<dyn Error + Send + Sync>),
 }

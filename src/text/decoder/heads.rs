@@ -1,7 +1,8 @@
-//! The size of an attention head, and the most positions, as the tables of rotary embeddings tell them.
+//! Derives the attention head size and the maximum number of positions from rotary embedding
+//! tables.
 //!
-//! `GroupQueryAttention` takes cosines in a table [most positions, half the size of a head]. Invariant: a
-//! file that does not tell gives nothing.
+//! The ONNX operator `GroupQueryAttention` takes cosines as a table [max positions, head size / 2].
+//! Invariant: a file without such a table yields nothing.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,20 +11,20 @@ use crate::model::onnx::{Part, each_part};
 use crate::source::{FileSource, Pages};
 
 const ATTENTION: &str = "com.microsoft::GroupQueryAttention";
-/// The input `cos_cache`.
+/// Index of the input `cos_cache`.
 const COSINES: usize = 7;
 
-/// The size of a head.
+/// Returns the size of an attention head.
 pub(super) fn size(model: &Path) -> Option<u64> {
     table(model).and_then(|[_, half]| half.checked_mul(2))
 }
 
-/// Most positions.
+/// Returns the maximum number of positions.
 pub(super) fn positions(model: &Path) -> Option<usize> {
     table(model).and_then(|[most, _]| usize::try_from(most).ok())
 }
 
-/// The sizes of the smallest table.
+/// Returns the dimensions of the smallest table.
 fn table(model: &Path) -> Option<[u64; 2]> {
     let source = FileSource::open(model).ok()?;
     let mut names = Vec::new();

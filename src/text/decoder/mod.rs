@@ -1,9 +1,9 @@
-//! Decoders: models that hold tokens and tell what may come next.
+//! Text decoders: models that process tokens step by step and predict the next one.
 //!
-//! [`DecoderModel::recognise`] reads the shape of one from its signature, and [`TokenDecoder`] feeds it,
-//! whoever runs its steps ([`Steps`]): a process of the command line, a session of a server, a test.
-//! Invariant: whatever a step ends with, the tokens that are held are those that were fed, and a decoder
-//! gives the logits after the last of them or an error.
+//! [`DecoderModel::recognise`] derives a decoder's shape from its signature. [`TokenDecoder`] feeds
+//! it; its steps ([`Steps`]) may run in a process of the command line, in a session of a server, or
+//! in a test. Invariant: however a step ends, the held tokens are those that were fed. A decoder
+//! returns the logits after the last of them, or an error.
 
 mod arguments;
 mod cached;
@@ -27,22 +27,22 @@ pub use shape::Fed;
 pub use steps::{SessionSteps, StepError, Steps};
 pub use token_decoder::TokenDecoder;
 
-/// A model with a memory of tokens.
+/// A model with a memory of the tokens it was fed (KV cache).
 pub trait Decoder {
-    /// How many tokens it has a logit for.
+    /// Returns the number of tokens that have a logit.
     fn vocabulary(&self) -> usize;
 
-    /// Most tokens it can hold.
+    /// Returns the context length: the maximum number of held tokens.
     fn context(&self) -> usize;
 
-    /// Tokens it holds now.
+    /// Returns the tokens held now.
     fn held(&self) -> &[u32];
 
-    /// Keeps the first `length` held tokens.
+    /// Truncates the held tokens to the first `length`.
     fn cut(&mut self, length: usize) -> Result<(), DecodeError>;
 
-    /// Feeds tokens behind those held, gives the logits after the last of them. `going_on` is asked
-    /// between parts of a long prompt whether the caller is still there.
+    /// Feeds tokens after those held, and returns the logits after the last one. Between parts of a
+    /// long prompt, `going_on` is polled for whether the caller is still connected.
     fn feed(
         &mut self,
         tokens: &[u32],

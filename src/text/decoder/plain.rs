@@ -1,17 +1,17 @@
-//! Decoders that keep nothing: tokens in, logits of all of them out, all anew in every step.
+//! Recognises decoders without a cache, which process all tokens anew in every step.
 //!
-//! Invariant: what stands behind the tokens in an input of a fixed length has no part in the answer, because
-//! logits of a decoder depend on what is before them only.
+//! Invariant: padding after the tokens in an input of fixed length does not change the result,
+//! because a decoder's logits depend only on earlier positions.
 
 use super::roles::{self, Count};
 use super::shape::{Feeding, Logits};
 use crate::model::Dim;
 use crate::tensor::TensorSpec;
 
-/// The longest input of a fixed length that is filled for every step.
+/// Maximum length of an input with a fixed length, in tokens.
 const LONGEST: usize = 1 << 20;
 
-/// How tokens are fed to `tokens`, and how many it takes at most.
+/// Returns how tokens are fed to the input `tokens`, and the maximum number that it accepts.
 pub(super) fn feeding(
     tokens: &TensorSpec,
     logits: Logits,
@@ -19,15 +19,15 @@ pub(super) fn feeding(
     let length = tokens.dims.as_deref().and_then(|dims| dims.get(1));
     match length.map(Count::of) {
         Some(Count::Fixed(length)) if length > LONGEST => Err(format!(
-            "its input `{}` is {tokens}, and a fixed length of more than {LONGEST} is not fed",
+            "its input `{}` is {tokens}, and its fixed length exceeds the limit of {LONGEST}",
             tokens.name
         )),
         Some(Count::Fixed(length)) if logits == Logits::All => {
             Ok((Feeding::Padded { length }, Some(length)))
         }
         Some(Count::Fixed(length)) => Err(format!(
-            "its input `{}` is {tokens}, and its logits are those after token {length} only: shorter texts \
-             cannot be fed; export it with logits of all positions or with a dynamic length",
+            "its input `{}` is {tokens}, and it returns logits only after token {length}, so shorter texts \
+             are not supported; export it with logits of all positions or with a dynamic length",
             tokens.name
         )),
         Some(Count::Open(bound)) => {
@@ -36,7 +36,7 @@ pub(super) fn feeding(
                 return Ok((Feeding::All, bound));
             }
             Err(format!(
-                "its input `{}` is {tokens}: it does not take every length, and texts have any",
+                "its input `{}` is {tokens}: expected a dimension that accepts every length",
                 tokens.name
             ))
         }

@@ -1,7 +1,9 @@
-//! ExecuTorch programs that keep keys and values themselves: tokens, and where they begin.
+//! Recognises ExecuTorch programs with an internal KV cache, which take tokens and their start
+//! position.
 //!
-//! `forward(tokens [1, n], input_pos [1])` of `export_llm`, `forward(tokens [1, n], cache_position [n])` of
-//! optimum-executorch. Invariant: no step has more tokens than the file allows.
+//! Signatures: `forward(tokens [1, n], input_pos [1])` of `export_llm`, and `forward(tokens [1, n],
+//! cache_position [n])` of optimum-executorch. Invariant: no step has more tokens than the file
+//! allows.
 
 use super::constants::Constants;
 use super::roles::{Count, is_integer, may_be};
@@ -9,7 +11,7 @@ use super::shape::{Argument, Feeding, Role};
 use crate::model::Dim;
 use crate::tensor::{Signature, TensorSpec};
 
-/// The inputs of such a program and how tokens are fed; `None` if it is not of this kind.
+/// Returns the inputs of such a program and how tokens are fed; `None` if it is not of this kind.
 pub(super) fn arguments(
     signature: &Signature,
     constants: &Constants<'_>,
@@ -31,8 +33,8 @@ pub(super) fn arguments(
         (Count::Fixed(fixed), Count::Fixed(1)) => return Err(fixed_length(first, fixed)),
         _ => {
             return Err(format!(
-                "its inputs are `{}`, {first}, and `{}`, {second}: the second should be one position, \
-                 or as many as there are tokens",
+                "its inputs are `{}`, {first}, and `{}`, {second}: expected one position in the second, \
+                 or one for each token",
                 first.name, second.name
             ));
         }
@@ -44,7 +46,7 @@ pub(super) fn arguments(
     };
     if !may_be(length, 1) {
         return Err(format!(
-            "its input `{}` is {first}, and takes no single token, which each step after the prompt feeds",
+            "its input `{}` is {first}: expected an input that accepts a single token, for the steps after the prompt",
             first.name
         ));
     }
@@ -63,7 +65,8 @@ fn dims(spec: &TensorSpec) -> Option<&[Dim]> {
     spec.dims.as_deref()
 }
 
-/// The most tokens of a step; 1 where sizes between have gaps, since a prompt has any length.
+/// Returns the maximum number of tokens in a step; 1 if the allowed sizes have gaps, since a prompt
+/// may have any length.
 fn allowed(length: &Dim, most: usize) -> usize {
     match length {
         Dim::Dynamic {
@@ -76,7 +79,7 @@ fn allowed(length: &Dim, most: usize) -> usize {
 
 fn fixed_length(tokens: &TensorSpec, fixed: usize) -> String {
     format!(
-        "its input `{}` is {tokens}: every step takes {fixed} tokens, and the steps after a prompt have \
+        "its input `{}` is {tokens}: every step takes {fixed} tokens, but the steps after a prompt have \
          one; export it with 1 token or with a dynamic length",
         tokens.name
     )

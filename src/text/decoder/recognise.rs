@@ -1,7 +1,7 @@
-//! Which decoder a model is, from its signature, its constants and the files beside it.
+//! Recognises a text decoder from a model's signature, its constants and the files beside it.
 //!
-//! Invariant: what is recognised can be fed: every input has something to be given, and the number of tokens,
-//! the most that it holds and what of it stays with its session are known.
+//! Invariant: every input of a recognised decoder can be filled. Its vocabulary size, its context
+//! length and the tensors that stay with its session are known.
 
 use std::path::Path;
 
@@ -18,47 +18,49 @@ use crate::engine::{Along, Carried, Carrying};
 use crate::model::ModelInfo;
 use crate::tensor::{Signature, Tensor, TensorSpec};
 
-/// Most tokens that a model holds where nothing says how many.
+/// Context length in tokens if nothing states one.
 const CONTEXT: usize = 4096;
-/// Most tokens, and most positions, that are believed: no model has more.
+/// Maximum plausible number of tokens and positions; no model has more.
 const MOST: usize = 1 << 24;
-/// Tokens of a prompt that are fed at once, at most.
+/// Maximum number of prompt tokens that one step feeds.
 const CHUNK: usize = 512;
 
-/// A model that is a decoder, and how it is run.
+/// A recognised decoder, with the information needed to run it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecoderModel {
-    /// What of its inputs and outputs stays with a session: it is to be loaded with this.
+    /// The inputs and outputs that a session carries between steps. The model must be loaded with
+    /// this.
     pub carrying: Carrying,
-    /// How many tokens it has a logit for.
+    /// Number of tokens that have a logit.
     pub vocabulary: usize,
-    /// Most tokens it can hold.
+    /// The context length: the maximum number of held tokens.
     pub context: usize,
-    /// Whether the model's file shows that it holds so many; otherwise they are assumed, or another file says so.
+    /// Whether the model's own file proves `context`. Otherwise it is a default, or comes from
+    /// another file.
     pub(super) is_context_sure: bool,
-    /// The token that begins a text, where the model or a file beside it says so.
+    /// The token that begins a text, if the model or a file beside it states one.
     pub first: Option<u32>,
-    /// The tokens that end a text, as the model and the files beside it say; each once.
+    /// The tokens that end a text by the model and the files beside it, without duplicates.
     pub ends: Vec<u32>,
     pub(super) shape: Shape,
 }
 
-/// What is known before sizes and bounds are put together.
+/// Intermediate result, before sizes and limits are combined.
 struct Recognised {
     arguments: Vec<Argument>,
     feeding: Feeding,
     states: Vec<Carried>,
-    /// The place of the tokens.
+    /// Index of the token input.
     tokens: usize,
-    /// The place of the mask.
+    /// Index of the mask input.
     mask: Option<usize>,
-    /// Most tokens, as the inputs tell.
+    /// Maximum number of tokens by the inputs' sizes.
     most: Option<usize>,
 }
 
 impl Recognised {
-    /// Whether the signature leaves room for several rows: everything that is of rows has an open
-    /// dimension for them.
+    /// Returns whether the signature allows several rows: every tensor with a row dimension has an
+    /// open one.
     fn rows_are_open(&self, signature: &Signature) -> bool {
         let carried = |place: &usize| self.states.iter().any(|state| state.input == *place);
         let places = (0..signature.inputs.len()).filter(|place| !carried(place));
@@ -78,15 +80,14 @@ impl Recognised {
     }
 }
 
-/// Whether its first dimension may have any size.
+/// Returns whether the first dimension accepts any size.
 fn has_open_rows(spec: &TensorSpec) -> bool {
     let first = spec.dims.as_deref().and_then(<[_]>::first);
     first.is_some_and(|first| matches!(roles::Count::of(first), roles::Count::Open(None)))
 }
 
 impl DecoderModel {
-    /// Recognises a method of the model at `model`. `most` is the most tokens it is to hold, whatever it
-    /// could.
+    /// Recognises a method of the model at `model`. `most` limits the context length.
     pub fn recognise(
         model: &Path,
         info: &ModelInfo,
@@ -99,7 +100,7 @@ impl DecoderModel {
         })
     }
 
-    /// Inputs of a step of one token, to run the model for the first time.
+    /// Returns the inputs of a one-token step, for a first run of the model.
     pub fn first_inputs(&self) -> Vec<Tensor> {
         let fed = Fed {
             held: 0,
@@ -108,14 +109,14 @@ impl DecoderModel {
         self.inputs(&[fed]).unwrap_or_default()
     }
 
-    /// The inputs of a step that feeds each of these rows behind what it holds; several only where it
-    /// [has lanes](Self::has_lanes), of one token each.
+    /// Builds the inputs of a step that feeds each row after the tokens it holds. Several rows
+    /// require [lanes](Self::has_lanes) and one token each.
     pub fn inputs(&self, rows: &[Fed<'_>]) -> Result<Vec<Tensor>, DecodeError> {
         super::arguments::of(&self.shape, rows)
     }
 
-    /// Whether a session keeps several texts apart, each in its lane. Whether rows may share a run is
-    /// shown by a [trial](Self::try_rows).
+    /// Returns whether a session can keep several texts apart, each in a lane of its own. A
+    /// [trial](Self::try_rows) shows whether rows may share a run.
     pub fn has_lanes(&self) -> bool {
         self.shape.lanes
     }
@@ -145,11 +146,11 @@ fn recognise(
     let vocabulary = vocabulary
         .or_else(|| constants.size("get_vocab_size"))
         .or(siblings.vocabulary)
-        .ok_or("how many tokens it has is not known: its logits have an open number, and neither a method \
-             get_vocab_size nor a genai_config.json beside it tells")?;
+        .ok_or("its vocabulary size is unknown: its logits have a dynamic size, and neither a method \
+             get_vocab_size nor a genai_config.json beside it states it")?;
     if vocabulary > MOST {
         return Err(format!(
-            "its logits are for {vocabulary} tokens, and no vocabulary has more than {MOST}"
+            "its logits have {vocabulary} tokens: expected at most {MOST}"
         ));
     }
     let (context, is_context_sure) = context(model, info, &recognised, &siblings, &constants)?;
@@ -184,7 +185,8 @@ fn recognise(
         arguments: recognised.arguments,
         place: taken.iter().position(|taken| *taken == place).unwrap_or(0),
         logits,
-        // What a program keeps is its own: a trial has to show that it goes by positions.
+        // A program's cache is internal, so only a trial can show that it can be truncated by
+        // position.
         cuts: carrying.can_be_cut() && !carrying.states.is_empty(),
         feeding: recognised.feeding,
     };
@@ -246,7 +248,7 @@ fn inputs(
     let feeding = if states.is_empty() {
         Feeding::All
     } else if merged {
-        // The branch for what is carried was often traced with one token.
+        // The branch that uses the cache was often traced with one token only.
         Feeding::FirstThenOne
     } else {
         Feeding::New {
@@ -264,13 +266,13 @@ fn inputs(
     })
 }
 
-/// The most tokens that a step of a model with pasts takes.
+/// Returns the maximum number of tokens in a step of a model with cache inputs.
 fn step(tokens: &TensorSpec) -> Result<usize, String> {
     let length = tokens.dims.as_deref().and_then(|dims| dims.get(1));
     match length.map(roles::Count::of) {
         Some(roles::Count::Fixed(1)) => Ok(1),
         Some(roles::Count::Fixed(fixed)) => Err(format!(
-            "its input `{}` is {tokens}: every step takes {fixed} tokens, and the steps after a prompt have one",
+            "its input `{}` is {tokens}: every step takes {fixed} tokens, but the steps after a prompt have one",
             tokens.name
         )),
         Some(roles::Count::Open(Some(bound))) => Ok(bound),
@@ -278,7 +280,7 @@ fn step(tokens: &TensorSpec) -> Result<usize, String> {
     }
 }
 
-/// Most tokens that it can hold, and whether its file shows that it does.
+/// Returns the context length, and whether the model's file proves it.
 fn context(
     model: &Path,
     info: &ModelInfo,
@@ -292,7 +294,7 @@ fn context(
         program.iter().find_map(|method| constants.size(method))
     };
     if !keeps {
-        // Without a cache every token is in every step.
+        // Without a cache, every step holds all tokens.
         let bound = recognised.most.unwrap_or(CONTEXT);
         return Ok((told().map_or(bound, |told| told.min(bound)), true));
     }
@@ -301,11 +303,11 @@ fn context(
             return Ok((told().unwrap_or(CONTEXT), false));
         }
         let told = told().ok_or_else(|| {
-            "how many tokens it holds is not known: it has neither a method get_max_context_len nor \
+            "its context length is unknown: it has neither a method get_max_context_len nor \
              get_max_seq_len"
                 .to_owned()
         });
-        // Its cache may be smaller.
+        // The program's cache may be smaller.
         return Ok((told?, false));
     }
     let table = heads::positions(model);

@@ -1,18 +1,18 @@
-//! What inputs and outputs of a decoder are, by their names, dtypes and sizes.
+//! Recognises the roles of a decoder's inputs and outputs by their names, dtypes and sizes.
 //!
-//! Names are those that exporters write: optimum, transformers.js, ONNX Runtime's builder. Invariant: an
-//! input that is not known is told, never given something.
+//! The names are those that exporters write: optimum, transformers.js, ONNX Runtime's model
+//! builder. Invariant: an unrecognised input is reported and never filled with a guess.
 
 use super::shape::{Argument, Logits, Role};
 use crate::model::Dim;
 use crate::tensor::{DType, TensorSpec};
 
-/// How many tokens a dimension may have.
+/// The number of tokens that a dimension accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Count {
-    /// Always so many.
+    /// Exactly this number.
     Fixed(usize),
-    /// Up to so many, if that is known.
+    /// Up to this number, if it is known.
     Open(Option<usize>),
 }
 
@@ -28,7 +28,7 @@ impl Count {
     }
 }
 
-/// Whether a dimension may have this size.
+/// Returns whether a dimension accepts this size.
 pub(super) fn may_be(dim: &Dim, size: u64) -> bool {
     match dim {
         Dim::Fixed(fixed) => *fixed == size,
@@ -40,12 +40,12 @@ pub(super) fn may_be(dim: &Dim, size: u64) -> bool {
     }
 }
 
-/// Whether it is of integers.
+/// Returns whether the dtype is an integer type for tokens and positions.
 pub(super) fn is_integer(dtype: DType) -> bool {
     matches!(dtype, DType::Int64 | DType::Int32)
 }
 
-/// What the input beside the tokens and what is carried is, by its name.
+/// Recognises, by name, an input that is neither the tokens nor a part of the cache.
 pub(super) fn by_name(spec: &TensorSpec) -> Result<Argument, String> {
     let rank = spec.dims.as_ref().map(Vec::len);
     let is = |ranks: &[usize]| rank.is_none_or(|rank| ranks.contains(&rank));
@@ -61,7 +61,7 @@ pub(super) fn by_name(spec: &TensorSpec) -> Result<Argument, String> {
         "use_cache_branch" if is(&[1]) && spec.dtype == DType::Bool => Role::UsesCache,
         name => {
             return Err(format!(
-                "its input `{name}`, {spec}, is none that text decoders have: beside tokens these are \
+                "its input `{name}`, {spec}, is not supported in text decoders: besides tokens, supported inputs are \
                  attention_mask [1, n], position_ids [1, n], cache_position [n], num_logits_to_keep, \
                  use_cache_branch and past_key_values.*"
             ));
@@ -73,7 +73,7 @@ pub(super) fn by_name(spec: &TensorSpec) -> Result<Argument, String> {
     })
 }
 
-/// The tokens among these inputs: by name, else the first integers with two dimensions.
+/// Selects the token input: by name, or else the first integer input with two dimensions.
 pub(super) fn tokens(inputs: &[(usize, &TensorSpec)]) -> Result<usize, String> {
     let fits = |spec: &TensorSpec| {
         let dims = spec.dims.as_deref();
@@ -87,7 +87,7 @@ pub(super) fn tokens(inputs: &[(usize, &TensorSpec)]) -> Result<usize, String> {
             return Ok(*place);
         }
         return Err(format!(
-            "its input `{}` is {spec}, and tokens are int64[1, n]",
+            "its input `{}` is {spec}: expected tokens, int64[1, n]",
             spec.name
         ));
     }
@@ -99,7 +99,7 @@ pub(super) fn tokens(inputs: &[(usize, &TensorSpec)]) -> Result<usize, String> {
             .map(|(_, spec)| format!("`{}`, {spec}", spec.name))
             .collect();
         format!(
-            "none of its inputs are tokens, int64[1, n]: {}",
+            "it has no input for tokens, int64[1, n]: {}",
             all.join("; ")
         )
     })
@@ -112,8 +112,8 @@ fn by_name_is_known(name: &str) -> bool {
     )
 }
 
-/// The logits among these outputs, with whether they are those of all positions, and how many tokens they
-/// are for, where the file says so.
+/// Selects the logits among these outputs. Also returns whether they cover all positions, and the
+/// vocabulary size if the file states it.
 pub(super) fn logits(
     outputs: &[(usize, &TensorSpec)],
 ) -> Result<(usize, Logits, Option<usize>), String> {
@@ -124,7 +124,7 @@ pub(super) fn logits(
         _ => {
             let names: Vec<&str> = outputs.iter().map(|(_, spec)| spec.name.as_str()).collect();
             return Err(format!(
-                "which of its outputs are logits is not known: {}; one of them has to be named `logits`",
+                "its logits cannot be identified among its outputs: {}; name one of them `logits`",
                 names.join(", ")
             ));
         }
@@ -140,7 +140,7 @@ pub(super) fn logits(
         Some([batch, _, _]) if is_float && may_be(batch, 1) => Logits::All,
         _ => {
             return Err(format!(
-                "its output `{}` is {spec}, and logits are float32[1, vocabulary] or [1, n, vocabulary]",
+                "its output `{}` is {spec}: expected logits, float32[1, vocabulary] or [1, n, vocabulary]",
                 spec.name
             ));
         }

@@ -1,7 +1,8 @@
-//! Several texts in one run of a model: a row each, which goes on in its lane of the session.
+//! Batched decoding: several texts share one run of a model, one row each, and each continues in
+//! its own lane of the session.
 //!
-//! Invariant: what each row gives are the outputs that a run of it alone would have, or the trial says that
-//! they are not.
+//! A lane is the part of a session that keeps the state of one text. Invariant: each row gets the
+//! outputs that a run of its own would produce, or the trial reports that it does not.
 
 use super::error::DecodeError;
 use super::recognise::DecoderModel;
@@ -10,18 +11,18 @@ use super::steps::StepError;
 use crate::engine::{Begins, Lanes, Row};
 use crate::tensor::Tensor;
 
-/// Logits that differ by this, of the largest, are the same: other chunks and rows are added in another
-/// order.
+/// Maximum difference of equal logits, relative to the largest one. Other batch sizes add up
+/// numbers in another order.
 const SAME: f32 = 1e-3;
-/// The texts of a trial, of different lengths, and what each goes on with.
+/// The texts of a trial, with different lengths, and the token that continues each.
 const TRIAL: [(&[u32], u32); 2] = [(&[1, 2, 3], 2), (&[3], 1)];
 
-/// What a run feeds in one lane.
+/// The tokens that a run feeds in one lane.
 #[derive(Debug, Clone, Copy)]
 pub struct LaneRow<'a> {
     /// The lane.
     pub lane: u32,
-    /// What is fed behind what.
+    /// The tokens to feed, and the number of tokens held before them.
     pub fed: Fed<'a>,
 }
 
@@ -29,8 +30,8 @@ pub struct LaneRow<'a> {
 type Run<'r> = &'r mut dyn FnMut(Begins, Vec<Tensor>) -> Result<Vec<Tensor>, StepError>;
 
 impl DecoderModel {
-    /// Feeds rows in one run, of a model that [has lanes](Self::has_lanes). Several rows are fed one token
-    /// each. `lanes` says what is forgotten before. Gives the outputs of each row.
+    /// Feeds rows in one run of a model that [has lanes](Self::has_lanes). Several rows are fed one
+    /// token each. `lanes` names the lanes to clear first. Returns the outputs of each row.
     pub fn run_rows(
         &self,
         rows: &[LaneRow<'_>],
@@ -49,8 +50,8 @@ impl DecoderModel {
         (0..count).map(|row| of_one(&outputs, row, count)).collect()
     }
 
-    /// Finds out by a few runs whether rows that share one get what each would get alone. `lanes` are two
-    /// that nobody uses.
+    /// Tests with a few runs whether rows that share a run get the same results as alone. `lanes`
+    /// are two unused lanes.
     pub fn try_rows(&self, lanes: [u32; 2], run: Run<'_>) -> Result<bool, StepError> {
         if !self.has_lanes() || self.vocabulary < 4 || self.context < 4 {
             return Ok(false);
@@ -75,7 +76,7 @@ impl DecoderModel {
             })
             .collect();
         let together = self.run_rows(&rows, Lanes::default(), run)?;
-        // The first of each lane's runs is that of its text.
+        // The first run of each lane feeds its text, and the second the next token.
         let pairs = [(&alone[1], &together[0]), (&alone[3], &together[1])];
         for (alone, together) in pairs {
             if !self.is_same(alone, together).map_err(StepError::failed)? {
@@ -89,25 +90,25 @@ impl DecoderModel {
         let logits = |outputs: &[Tensor]| {
             let logits = outputs.get(self.shape.place);
             let logits =
-                logits.ok_or_else(|| DecodeError::Model("it gave no logits".to_owned()))?;
+                logits.ok_or_else(|| DecodeError::Model("the model returned no logits".to_owned()))?;
             self.logits(logits, 0)
         };
         Ok(are_same(&logits(one)?, &logits(other)?))
     }
 }
 
-/// Whether logits differ by no more than rounding.
+/// Returns whether logits differ by no more than rounding.
 pub(super) fn are_same(one: &[f32], other: &[f32]) -> bool {
     let largest = one.iter().fold(0_f32, |most, logit| most.max(logit.abs()));
     let mut pairs = one.iter().zip(other);
     pairs.all(|(one, other)| (one - other).abs() <= SAME * largest)
 }
 
-/// The outputs of one row of `count`.
+/// Returns the outputs of one row out of `count`.
 fn of_one(outputs: &[Tensor], row: u64, count: u64) -> Result<Vec<Tensor>, StepError> {
     let parts = outputs.iter().map(|output| {
         if output.shape().first() != Some(&count) {
-            let reason = format!("it gave {output:?} for {count} rows");
+            let reason = format!("the model returned {output:?} for {count} rows");
             return Err(StepError::failed(DecodeError::Model(reason)));
         }
         let part = output.clone().part(0, row..row + 1);

@@ -1,24 +1,24 @@
-//! The shape of a decoder: what each of its inputs is given, and how many tokens a step may take.
+//! The shape of a decoder: the role of each input, and how many tokens a step may take.
 //!
-//! Invariant: knows no names of inputs; who recognised the model has looked at them.
+//! Invariant: this module does not depend on input names; recognition has resolved them.
 
 use crate::tensor::DType;
 
-/// What a step feeds: tokens behind those that are held.
+/// The tokens that a step feeds after those that are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fed<'a> {
-    /// How many are held.
+    /// Number of held tokens.
     pub held: usize,
     /// The tokens.
     pub tokens: &'a [u32],
 }
 
-/// What an input is given.
+/// The role of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     /// The tokens of the step, [1, n].
     Tokens,
-    /// Ones for all that is held with the step, [1, held + n].
+    /// Ones for all held and new tokens, [1, held + n].
     Mask,
     /// The position of each token, [1, n].
     Positions,
@@ -26,9 +26,9 @@ pub(super) enum Role {
     PositionList,
     /// The position of the first token, `[1]`.
     Start,
-    /// The number of the last positions that logits are wanted for, a scalar or `[1]`.
+    /// The number of final positions to compute logits for, a scalar or `[1]`.
     Wanted { is_list: bool },
-    /// Whether what is carried counts, `[1]`.
+    /// Whether the model uses its cache inputs, `[1]`.
     UsesCache,
 }
 
@@ -39,39 +39,39 @@ pub(super) struct Argument {
     pub(super) dtype: DType,
 }
 
-/// Which tokens a step takes.
+/// The tokens that a step takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Feeding {
-    /// Those behind what is held, at most so many.
+    /// The new tokens, up to a maximum per step.
     New { most: usize },
-    /// Any number when it begins, then one by one.
+    /// Any number in the first step, then one per step.
     FirstThenOne,
-    /// All of them in every step: nothing is kept.
+    /// All tokens in every step, since the model has no cache.
     All,
-    /// All of them in every step, with anything behind them up to this number.
+    /// All tokens in every step, padded to this length.
     Padded { length: usize },
 }
 
-/// What a run gives for the positions of its tokens.
+/// The positions that a run returns logits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Logits {
-    /// Those after the last token only.
+    /// Only the last position.
     Last,
-    /// Those of all positions: the wanted ones are among them.
+    /// All positions.
     All,
 }
 
-/// How a decoder is run.
+/// The calling convention of a decoder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// The inputs that are given, in order.
+    /// The inputs in order, without cache tensors.
     pub(super) arguments: Vec<Argument>,
     pub(super) feeding: Feeding,
-    /// The place of the logits among the outputs that are taken.
+    /// Index of the logits among the visible outputs.
     pub(super) place: usize,
     pub(super) logits: Logits,
-    /// Whether it can go on from fewer tokens than it was fed.
+    /// Whether the cache can be truncated to fewer tokens.
     pub(super) cuts: bool,
-    /// Whether several rows may share a run, as far as the signature tells.
+    /// Whether the signature allows several rows in one run.
     pub(super) lanes: bool,
 }

@@ -1,8 +1,8 @@
-//! What files beside a model tell of it: `generation_config.json` of transformers, `genai_config.json` of
-//! ONNX Runtime's builder.
+//! Reads decoder settings from files beside a model: `generation_config.json` of transformers, and
+//! `genai_config.json` of ONNX Runtime's model builder.
 //!
-//! Invariant: at most [`MAX_SIZE`] bytes of a file are read. A file that is not there tells nothing; one that
-//! is broken is an error that names it.
+//! Invariant: at most [`MAX_SIZE`] bytes of a file are read. A missing file sets nothing; a broken
+//! one is an error that names it.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -11,24 +11,24 @@ use serde_json::Value as Json;
 
 use crate::source;
 
-/// Largest file that is read.
+/// Maximum size of a file, in bytes.
 const MAX_SIZE: u64 = 1 << 20;
 
-/// What is known from files beside a model.
+/// Settings from files beside a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Siblings {
-    /// Most tokens it holds.
+    /// Context length, in tokens.
     pub(super) context: Option<usize>,
     pub(super) vocabulary: Option<usize>,
-    /// Elements of a head's keys and values.
+    /// Number of elements in an attention head's key or value.
     pub(super) head_size: Option<u64>,
     pub(super) first: Option<u32>,
-    /// Tokens that end a text.
+    /// The tokens that end a text.
     pub(super) ends: Vec<u32>,
 }
 
 impl Siblings {
-    /// Looks beside `model`.
+    /// Reads the files beside `model`.
     pub(super) fn of(model: &Path) -> Result<Self, String> {
         let directory = model.parent().unwrap_or(Path::new(""));
         let mut known = Self::default();
@@ -71,12 +71,12 @@ fn read(path: &Path) -> Result<Option<Json>, String> {
     let text = match source::read(path, MAX_SIZE) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(wrong(format!("it cannot be read: {error}"))),
+        Err(error) => return Err(wrong(format!("cannot be read: {error}"))),
     };
     let parsed = serde_json::from_slice(&text);
     parsed
         .map(Some)
-        .map_err(|error| wrong(format!("it is no JSON: {error}; mend it, or remove it")))
+        .map_err(|error| wrong(format!("invalid JSON: {error}; fix the file, or remove it")))
 }
 
 #[cfg(test)]
@@ -107,7 +107,7 @@ mod tests {
         write("generation_config.json", "{");
         let error = Siblings::of(&model).expect_err("it is broken");
         assert!(
-            error.contains("generation_config.json: it is no JSON"),
+            error.contains("generation_config.json: invalid JSON"),
             "{error}"
         );
     }

@@ -1,6 +1,8 @@
-//! Who runs the steps of a decoder.
+//! The interface to run the steps of a decoder, implemented by sessions in this process and by
+//! clients of other processes.
 //!
-//! Invariant: steps of one [`Steps`] run one after the other, each on what the one before has left.
+//! Invariant: the steps of one [`Steps`] run one after the other, each on the state that the
+//! previous one left.
 
 use std::error::Error;
 
@@ -9,10 +11,10 @@ use super::shape::Fed;
 use crate::engine::{Begins, EngineError, Session};
 use crate::tensor::Tensor;
 
-/// Runs a model step by step, keeping what it carries between them.
+/// Runs a model step by step and keeps its carried state between steps.
 pub trait Steps {
-    /// Runs a step. Outputs are those of [`DecoderModel::carrying`]'s visible signature. A failed step
-    /// leaves nothing to go on from: the next one begins anew.
+    /// Runs a step. The outputs are those of [`DecoderModel::carrying`]'s visible signature. A
+    /// failed step loses the state; the next step must begin anew.
     fn step(
         &mut self,
         model: &DecoderModel,
@@ -21,32 +23,33 @@ pub trait Steps {
     ) -> Result<Vec<Tensor>, StepError>;
 }
 
-/// Why a step gave nothing.
+/// A step that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
-    /// What the steps before have left was taken away; the step did not run. Begun anew, it may.
-    #[error("what was kept for it was taken away")]
+    /// The state of earlier steps was evicted, and the step did not run. It can be retried from the
+    /// beginning.
+    #[error("the session's state was evicted")]
     Taken,
-    /// The model ran and failed with what it was fed.
+    /// The model failed on these inputs.
     #[error("{cause}")]
     Run {
-        /// What whoever ran it says.
+        /// The engine's error.
         cause: Box<dyn Error + Send + Sync>,
-        /// Whether it failed because of the values: a token or a position outside its tables.
+        /// Whether the input values caused it, such as a token or a position out of range.
         by_values: bool,
     },
-    /// It failed for another reason.
+    /// Another failure.
     #[error("{0}")]
     Failed(#[source] Box<dyn Error + Send + Sync>),
 }
 
 impl StepError {
-    /// It failed so.
+    /// Creates [`StepError::Failed`].
     pub fn failed(error: impl Error + Send + Sync + 'static) -> Self {
         Self::Failed(Box::new(error))
     }
 
-    /// The model ran and failed so.
+    /// Creates [`StepError::Run`].
     pub fn run(error: impl Error + Send + Sync + 'static, by_values: bool) -> Self {
         Self::Run {
             cause: Box::new(error),
@@ -55,7 +58,7 @@ impl StepError {
     }
 }
 
-/// Steps of a session that nobody else uses.
+/// Steps of a session with a single user.
 #[derive(Debug)]
 pub struct SessionSteps<S>(pub S);
 

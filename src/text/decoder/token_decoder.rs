@@ -1,9 +1,9 @@
-//! A decoder over steps, whatever its shape.
+//! A [`Decoder`] for any recognised decoder shape, which drives single steps.
 //!
-//! Two counts are kept apart: the tokens that are held, which the caller sees, and how many of them the
-//! session has been fed. Where the session forgets (it was taken away, a step failed, or it cannot be cut)
-//! the second falls, and the next step feeds again what is missing. Invariant: the session has been fed the
-//! first `fed` tokens of those held and nothing else that counts.
+//! It tracks two counts: the held tokens, which the caller sees, and how many of them the session
+//! has processed (`fed`). If the session loses its state (evicted, a failed step, or a cache that
+//! cannot be truncated), `fed` drops, and the next step feeds the missing tokens again. Invariant:
+//! the session's state covers exactly the first `fed` held tokens.
 
 use super::Decoder;
 use super::error::DecodeError;
@@ -14,7 +14,7 @@ use super::steps::{StepError, Steps};
 use crate::engine::Begins;
 use crate::tensor::{DType, Tensor};
 
-/// How often what was taken away is fed again within one call.
+/// Maximum number of retries after an eviction within one call.
 const AGAIN: usize = 3;
 
 /// A [`Decoder`] of a recognised model.
@@ -24,13 +24,14 @@ pub struct TokenDecoder<S> {
     steps: S,
     held: Vec<u32>,
     fed: usize,
-    /// How the next step begins.
+    /// The initial state of the next step.
     begins: Begins,
     logits: Vec<f32>,
 }
 
 impl<S: Steps> TokenDecoder<S> {
-    /// Nothing is held. `steps` run the model, loaded with [`DecoderModel::carrying`].
+    /// Creates an empty decoder. `steps` must run the model as loaded with
+    /// [`DecoderModel::carrying`].
     pub fn new(model: DecoderModel, steps: S) -> Self {
         Self {
             model,
@@ -42,23 +43,24 @@ impl<S: Steps> TokenDecoder<S> {
         }
     }
 
-    /// The model, with what a trial has shown of it.
+    /// Returns the model, including the results of a trial.
     pub fn model(&self) -> &DecoderModel {
         &self.model
     }
 
-    /// Who runs its steps.
+    /// Returns the step runner.
     pub fn steps(&mut self) -> &mut S {
         &mut self.steps
     }
 
-    /// Gives back who runs its steps.
+    /// Returns the step runner by value.
     pub fn into_steps(self) -> S {
         self.steps
     }
 
-    /// Finds out by a few steps whether a program that keeps its tokens itself goes by their positions, so
-    /// that it can be cut. Nothing is held then. Models of other shapes are known without a step.
+    /// Tests with a few steps whether the internal cache of a program can be truncated, which holds
+    /// if it is addressed by position. Afterwards the decoder is empty. Models of other shapes need
+    /// no test.
     pub fn try_cutting(&mut self) -> Result<bool, DecodeError> {
         let is_new = matches!(self.model.shape.feeding, Feeding::New { .. });
         let keeps = is_new && self.model.carrying.states.is_empty();
@@ -84,13 +86,13 @@ impl<S: Steps> TokenDecoder<S> {
         Ok(are_same(&fresh, again))
     }
 
-    /// The session has nothing that counts any more.
+    /// Marks the session's state as lost.
     fn restart(&mut self) {
         self.fed = 0;
         self.begins = Begins::Anew;
     }
 
-    /// How many of the tokens that are not fed yet the next step takes.
+    /// Returns the number of pending tokens that the next step takes.
     fn step_length(&self) -> usize {
         let left = self.held.len() - self.fed;
         match self.model.shape.feeding {
@@ -118,7 +120,7 @@ impl<S: Steps> TokenDecoder<S> {
             Feeding::Padded { .. } => to - 1,
             _ => 0,
         };
-        let read = logits.ok_or_else(|| DecodeError::Model("it gave no logits".to_owned()));
+        let read = logits.ok_or_else(|| DecodeError::Model("the model returned no logits".to_owned()));
         let read = read.and_then(|logits| self.model.logits(logits, row));
         self.logits = read.map_err(StepError::failed)?;
         self.begins = Begins::AsLeft;
@@ -128,7 +130,7 @@ impl<S: Steps> TokenDecoder<S> {
 }
 
 impl DecoderModel {
-    /// The logits of a position.
+    /// Returns the logits of a position.
     pub(super) fn logits(&self, logits: &Tensor, row: usize) -> Result<Vec<f32>, DecodeError> {
         let vocabulary = self.vocabulary;
         let size = usize::try_from(logits.dtype().size()).unwrap_or(1);
@@ -140,7 +142,7 @@ impl DecoderModel {
         let fits = logits.shape().last() == Some(&(vocabulary as u64));
         let bytes = logits.bytes().get(range).filter(|_| fits).ok_or_else(|| {
             DecodeError::Model(format!(
-                "it gave logits {logits:?}, and {vocabulary} for a token were expected"
+                "the model returned logits {logits:?}: expected {vocabulary} per token"
             ))
         })?;
         Ok(numbers(logits.dtype(), bytes))
@@ -163,7 +165,7 @@ impl<S: Steps> Decoder for TokenDecoder<S> {
     fn cut(&mut self, length: usize) -> Result<(), DecodeError> {
         if length > self.held.len() {
             return Err(DecodeError::Model(format!(
-                "{length} tokens cannot be kept of {}",
+                "cannot keep {length} tokens of {}",
                 self.held.len()
             )));
         }
@@ -220,7 +222,7 @@ impl<S> TokenDecoder<S> {
             return Err(DecodeError::Token { token, vocabulary });
         }
         if tokens.is_empty() {
-            return Err(DecodeError::Model("no tokens are to be fed".to_owned()));
+            return Err(DecodeError::Model("no tokens to feed".to_owned()));
         }
         let (tokens, context) = (self.held.len() + tokens.len(), self.model.context);
         if tokens > context {
@@ -229,7 +231,7 @@ impl<S> TokenDecoder<S> {
         Ok(())
     }
 
-    /// A failed step, as an error behind the tokens that are held.
+    /// Converts the error of a step that followed the held tokens.
     fn error(&self, error: StepError) -> DecodeError {
         let held = self.held.len();
         match error {

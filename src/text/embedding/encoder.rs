@@ -1,26 +1,28 @@
-//! Which inputs of a model take what of a text, and of which sizes.
+//! Recognises how a model takes text: the role of each input (token ids, mask, …), its sizes, and
+//! the output to read.
 //!
-//! Inputs are known by their names; where a file has none (programs), by their places: ids, mask, types.
-//! Invariant: an input that nothing is known for makes the model none that embeds; nothing is guessed for it.
+//! Inputs are recognised by name. Inputs without a meaningful name (programs) are recognised by
+//! position: ids, mask, types. Invariant: a model with an unrecognised input is rejected; no role
+//! is guessed.
 
 use super::EmbeddingError;
 use crate::model::{Allowed, Dim};
 use crate::tensor::{DType, Signature, TensorSpec};
 
-/// What an input takes of a text.
+/// The role of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Ids of its tokens.
+    /// Token ids.
     Ids,
     /// 1 for a token, 0 for padding.
     Mask,
-    /// Which part each token belongs to.
+    /// The segment that each token belongs to (token type ids).
     Types,
-    /// The place of each token.
+    /// The position of each token.
     Positions,
 }
 
-/// The names of each role, as exporters write them.
+/// Input names of each role, as exporters write them.
 const NAMES: [(Role, &[&str]); 4] = [
     (
         Role::Ids,
@@ -51,10 +53,10 @@ const NAMES: [(Role, &[&str]); 4] = [
     (Role::Positions, &["position_ids", "positions"]),
 ];
 
-/// The roles of inputs without a telling name, in their order.
+/// The roles of inputs without a meaningful name, by position.
 const IN_ORDER: [Role; 3] = [Role::Ids, Role::Mask, Role::Types];
 
-/// Names of outputs that are a text's vector, the best first.
+/// Names of outputs that hold a text's vector, best first.
 const VECTORS: [&str; 7] = [
     "sentence_embedding",
     "sentence_embeddings",
@@ -65,7 +67,7 @@ const VECTORS: [&str; 7] = [
     "pooled",
 ];
 
-/// Names of outputs that are the states of tokens, the best first.
+/// Names of outputs that hold token states (one vector per token), best first.
 const STATES: [&str; 4] = [
     "last_hidden_state",
     "token_embeddings",
@@ -73,51 +75,52 @@ const STATES: [&str; 4] = [
     "encoder_last_hidden_state",
 ];
 
-/// Sizes that a dimension may have.
+/// The sizes that a dimension accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Size {
-    /// Only this.
+    /// Exactly this size.
     Fixed(u64),
-    /// Any, or any of those allowed, up to the bound.
+    /// Any size, or any allowed size, up to the maximum.
     Open {
-        /// The largest, where there is one.
+        /// The maximum, if any.
         most: Option<u64>,
-        /// Which, where that is declared.
+        /// The allowed sizes, if declared.
         allowed: Option<Allowed>,
     },
 }
 
-/// An input.
+/// An input and its role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Input {
     pub(super) role: Role,
     pub(super) dtype: DType,
 }
 
-/// How a model takes texts.
+/// A model's text inputs and its output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Encoder {
-    /// In calling order.
+    /// The inputs in calling order.
     pub(super) inputs: Vec<Input>,
-    /// How many texts it takes at once; `None` for a model that takes one, without a dimension for it.
+    /// Number of texts in one run; `None` for a model without a batch dimension, which takes one
+    /// text.
     pub(super) rows: Option<Size>,
-    /// How many tokens a text has.
+    /// Number of tokens of a text.
     pub(super) length: Size,
-    /// The output that is looked at.
+    /// Index of the output to read.
     pub(super) output: usize,
-    /// Whether that is certain to be states of tokens.
+    /// Whether that output certainly holds token states.
     pub(super) gives_states: bool,
 }
 
 impl Encoder {
-    /// How the method of this signature takes texts.
+    /// Recognises the method with this signature.
     pub fn of(signature: &Signature) -> Result<Self, EmbeddingError> {
         let roles = roles(&signature.inputs)?;
         let ids = roles.iter().position(|role| *role == Role::Ids);
         let ids = ids.ok_or_else(|| {
             let inputs = described(&signature.inputs);
             EmbeddingError::Signature(format!(
-                "none of its inputs takes ids of tokens; it has {inputs}"
+                "it has no input for token ids; its inputs are {inputs}"
             ))
         })?;
         let (rows, length) = sizes(&signature.inputs[ids])?;
@@ -140,12 +143,12 @@ impl Encoder {
         })
     }
 
-    /// Whether it is told what is padding.
+    /// Returns whether the model has a mask input that marks padding.
     pub(super) fn is_masked(&self) -> bool {
         self.inputs.iter().any(|input| input.role == Role::Mask)
     }
 
-    /// Most tokens of a text by the model's own sizes.
+    /// Returns the maximum number of tokens by the model's own sizes.
     pub fn longest(&self) -> Option<u64> {
         self.length.largest()
     }
@@ -170,7 +173,7 @@ impl Size {
         }
     }
 
-    /// The largest.
+    /// Returns the largest size.
     pub(super) fn largest(&self) -> Option<u64> {
         match self {
             Self::Fixed(size) => Some(*size),
@@ -181,7 +184,7 @@ impl Size {
         }
     }
 
-    /// The smallest that is no less than `least`.
+    /// Returns the smallest size that is at least `least`.
     pub(super) fn from(&self, least: u64) -> Option<u64> {
         let size = match self {
             Self::Fixed(size) => *size,
@@ -202,7 +205,7 @@ impl Size {
     }
 }
 
-/// The role of each input.
+/// Recognises the role of each input.
 fn roles(inputs: &[TensorSpec]) -> Result<Vec<Role>, EmbeddingError> {
     let by_name = |spec: &TensorSpec| {
         let name = spec.name.to_lowercase();
@@ -225,14 +228,14 @@ fn roles(inputs: &[TensorSpec]) -> Result<Vec<Role>, EmbeddingError> {
         };
         let Some(role) = role else {
             return Err(EmbeddingError::Signature(format!(
-                "nothing of a text is known for its input `{}`; it has {}",
+                "its input `{}` is not supported for text; its inputs are {}",
                 spec.name,
                 described(inputs)
             )));
         };
         if roles.contains(&role) {
             return Err(EmbeddingError::Signature(format!(
-                "two of its inputs take the same of a text; it has {}",
+                "two of its inputs have the same role; its inputs are {}",
                 described(inputs)
             )));
         }
@@ -241,7 +244,7 @@ fn roles(inputs: &[TensorSpec]) -> Result<Vec<Role>, EmbeddingError> {
     Ok(roles)
 }
 
-/// Sizes of the ids: rows and tokens, or tokens alone.
+/// Returns the sizes of the id input: rows and tokens, or tokens alone.
 fn sizes(ids: &TensorSpec) -> Result<(Option<Size>, Size), EmbeddingError> {
     let any = || Size::Open {
         most: None,
@@ -252,7 +255,7 @@ fn sizes(ids: &TensorSpec) -> Result<(Option<Size>, Size), EmbeddingError> {
         Some([length]) => Ok((None, Size::of(length))),
         Some([rows, length]) => Ok((Some(Size::of(rows)), Size::of(length))),
         Some(_) => Err(EmbeddingError::Signature(format!(
-            "its input `{}` is {ids}; ids of tokens are in rows",
+            "its input `{}` is {ids}: expected rows of token ids",
             ids.name
         ))),
     }
@@ -266,12 +269,13 @@ fn fits(spec: &TensorSpec, role: Role, has_rows: bool) -> Result<(), EmbeddingEr
         return Ok(());
     }
     Err(EmbeddingError::Signature(format!(
-        "its input `{}` is {spec}; whole numbers in rows, one a token, are given",
+        "its input `{}` is {spec}: expected rows of integers, one per token",
         spec.name
     )))
 }
 
-/// The output with the vectors, else with the states: by name, else the first of a fitting rank.
+/// Selects the output with vectors, or else the one with token states: by name, or else the first
+/// of a fitting rank.
 fn output(outputs: &[TensorSpec]) -> Result<usize, EmbeddingError> {
     let named = |names: &[&str], ranks: &[usize]| {
         names.iter().find_map(|name| {
@@ -281,7 +285,7 @@ fn output(outputs: &[TensorSpec]) -> Result<usize, EmbeddingError> {
             })
         })
     };
-    // A `pooler_output` is made for another task than embedding: the states are better.
+    // A `pooler_output` is trained for another task than embedding, so token states are better.
     let plain = outputs.iter().position(|spec| {
         let rank = spec.dims.as_ref().map(Vec::len);
         spec.name != "pooler_output" && rank.is_none_or(|rank| (1..=3).contains(&rank))
@@ -290,14 +294,14 @@ fn output(outputs: &[TensorSpec]) -> Result<usize, EmbeddingError> {
         .or_else(|| named(&STATES, &[2, 3]))
         .or(plain)
         .or((!outputs.is_empty()).then_some(0));
-    let place = place.ok_or_else(|| EmbeddingError::Signature("it gives nothing".to_owned()))?;
+    let place = place.ok_or_else(|| EmbeddingError::Signature("it has no outputs".to_owned()))?;
     let spec = &outputs[place];
     let rank = spec.dims.as_ref().map(Vec::len);
     if spec.dtype.is_float() && rank.is_none_or(|rank| (1..=3).contains(&rank)) {
         return Ok(place);
     }
     Err(EmbeddingError::Signature(format!(
-        "its output `{}` is {spec}; vectors or states of tokens are expected",
+        "its output `{}` is {spec}: expected vectors or token states",
         spec.name
     )))
 }

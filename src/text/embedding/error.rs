@@ -1,4 +1,4 @@
-//! Why there is no vector for a text.
+//! Errors of embedding texts.
 
 use std::path::PathBuf;
 
@@ -6,96 +6,96 @@ use super::Said;
 use crate::tensor::TensorError;
 use crate::text::tokenizer::TokenizerError;
 
-/// Why texts are not embedded.
+/// Texts that cannot be embedded.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum EmbeddingError {
-    /// The tokenizer, or a text that it does not take.
+    /// The tokenizer is broken, or rejects a text.
     #[error(transparent)]
     Tokenizer(TokenizerError),
-    /// A file beside the model that says something else than it may.
+    /// A file beside the model is invalid.
     #[error("{} {reason}", file.display())]
     File {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
-    /// The model is none that embeds texts, as far as can be seen.
-    #[error("it is no model that texts can be given to: {0}")]
+    /// The model is not recognised as a text embedding model.
+    #[error("not a text embedding model: {0}")]
     Signature(String),
-    /// A predict config, or an option, that the model does not allow.
+    /// A predict config or an option that the model does not allow.
     #[error("`{key}`: {reason}")]
     Option {
         /// The key.
         key: &'static str,
-        /// What was expected, and found.
+        /// The expected and the found value.
         reason: String,
     },
-    /// More texts than are embedded at once.
-    #[error("there are {texts} texts; no more than {limit} are embedded at once")]
+    /// Too many texts in one request.
+    #[error("too many texts: expected at most {limit}, got {texts}")]
     TooMany {
-        /// How many there are.
+        /// Number of texts.
         texts: usize,
-        /// Most.
+        /// Maximum number of texts.
         limit: usize,
     },
-    /// A text of more bytes than are looked at.
-    #[error("text {text} has {bytes} bytes; no more than {limit} are embedded at once")]
+    /// A text is too large.
+    #[error("text {text} is too large: expected at most {limit} bytes, got {bytes}")]
     TooLarge {
-        /// Its place.
+        /// Index of the text.
         text: usize,
-        /// Its size; four bytes a token, where ids are given.
+        /// Its size in bytes; token ids count four bytes each.
         bytes: usize,
-        /// Most.
+        /// Maximum size, in bytes.
         limit: usize,
     },
-    /// Texts of more bytes together than are looked at.
-    #[error("the texts have {bytes} bytes together; no more than {limit} are embedded at once")]
+    /// The texts together are too large.
+    #[error("the texts together are too large: expected at most {limit} bytes, got {bytes}")]
     TooLargeTogether {
-        /// All of them.
+        /// Their total size, in bytes.
         bytes: usize,
-        /// Most.
+        /// Maximum total size, in bytes.
         limit: usize,
     },
-    /// A text of more tokens than the model takes.
+    /// A text has more tokens than the model accepts.
     #[error(
-        "text {text} has {tokens} tokens, and the model takes {} ({}); shorten it, or set `truncate`",
+        "text {text} has {tokens} tokens, but the model accepts {} ({}); shorten it, or set `truncate`",
         limit.value, limit.by
     )]
     TooLong {
-        /// Its place.
+        /// Index of the text.
         text: usize,
-        /// Its tokens, those that the tokenizer adds included.
+        /// Number of its tokens, including those that the tokenizer adds.
         tokens: usize,
-        /// Most, and what says so.
+        /// Maximum number of tokens, and the source of this limit.
         limit: Said<usize>,
     },
-    /// A text that becomes no token.
+    /// A text without any token.
     #[error("text {text} has no tokens; give it at least one word")]
     NoTokens {
-        /// Its place.
+        /// Index of the text.
         text: usize,
     },
-    /// An id that is no token.
-    #[error("text {text} has the token {id}, and the vocabulary has {tokens} tokens")]
+    /// A token id outside the vocabulary.
+    #[error("text {text} has the unknown token {id}: the vocabulary has {tokens} tokens")]
     UnknownToken {
-        /// The text's place.
+        /// Index of the text.
         text: usize,
-        /// The id.
+        /// The token id.
         id: u32,
         /// Size of the vocabulary.
         tokens: usize,
     },
-    /// The inputs could not be made.
-    #[error("the inputs cannot be made: {0}")]
+    /// The input tensors cannot be built.
+    #[error("cannot build the inputs: {0}")]
     Inputs(#[from] TensorError),
-    /// The model gave something else than vectors or states.
-    #[error("the model's answer is no embedding: {0}")]
+    /// The model's output is neither a vector nor token states.
+    #[error("the model's output is not an embedding: {0}")]
     Output(String),
 }
 
 impl EmbeddingError {
-    /// An error of the tokenizer; `longest` says where its bound comes from.
+    /// Converts an error of the tokenizer; `longest` adds the source of its limit.
     pub(super) fn of_tokenizer(error: TokenizerError, longest: &Said<usize>) -> Self {
         match error {
             TokenizerError::TooManyTokens { text, tokens, .. } => Self::TooLong {
@@ -107,7 +107,7 @@ impl EmbeddingError {
         }
     }
 
-    /// The place of the text that is to blame, if one is.
+    /// Returns the index of the text at fault, if any.
     pub fn text(&self) -> Option<usize> {
         match self {
             Self::TooLarge { text, .. }
@@ -118,7 +118,7 @@ impl EmbeddingError {
         }
     }
 
-    /// Whether what was asked for is to blame, not the package.
+    /// Returns whether the request is at fault. Otherwise the package is.
     pub fn is_by_request(&self) -> bool {
         let by_text = matches!(
             self,

@@ -1,8 +1,9 @@
-//! Texts to vectors: what a model that embeds takes, and what becomes of its answer.
+//! Text embedding: turns texts into a model's inputs, and the model's outputs into vectors.
 //!
-//! An [`Embedder`] turns texts into the inputs of runs ([`Run`]) and the outputs of these into vectors. Who
-//! runs them, and where, is the caller's matter. Invariant: vectors come in the order of the texts, whatever
-//! shared a run; no text is cut unless somebody asked for it; padding is never part of a vector.
+//! An [`Embedder`] plans the runs ([`Run`]) that embed a request's texts, and reads the vectors
+//! from their outputs. The caller executes the runs. Invariant: vectors come in the order of the
+//! texts, whichever texts shared a run. A text is cut only on request. Padding never contributes to
+//! a vector.
 
 mod encoder;
 mod error;
@@ -30,28 +31,28 @@ use super::tokenizer::{Bound, Encoded, Overlong, Tokenizer};
 use crate::runtime::parsers::Client;
 use crate::tensor::{Signature, Tensor};
 
-/// The capability of models that texts are given to.
+/// Capability name of text embedding models.
 pub const CAPABILITY: &str = "text-embedding";
 
-/// Most texts of one request.
+/// Maximum number of texts in a request.
 pub const MAX_TEXTS: usize = 2048;
 
-/// Longest text that is embedded, in bytes.
+/// Maximum size of a text, in bytes.
 pub const MAX_TEXT: usize = 1 << 18;
 
-/// Bytes of all texts of one request together.
+/// Maximum total size of the texts in a request, in bytes.
 pub const MAX_TEXTS_BYTES: usize = 4 << 20;
 
-/// What is to be embedded.
+/// The texts of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Given {
-    /// Texts.
+    /// Plain texts.
     Texts(Vec<String>),
-    /// Ids of tokens, taken as they are: nothing is added to them.
+    /// Token ids, used unchanged: no special tokens are added.
     Ids(Vec<Vec<u32>>),
 }
 
-/// A model that embeds, with its tokenizer.
+/// An embedding model with its tokenizer.
 #[derive(Debug, Clone)]
 pub struct Embedder {
     tokenizer: Arc<Tokenizer>,
@@ -59,23 +60,24 @@ pub struct Embedder {
     settings: EmbeddingSettings,
 }
 
-/// Texts as the model takes them, and the runs that embed them.
+/// The encoded texts of a request, and the runs that embed them.
 #[derive(Debug)]
 pub struct Plan {
-    /// The runs, in any order.
+    /// The runs, which may be executed in any order.
     pub runs: Vec<Run>,
-    /// How many texts there are.
+    /// Number of texts.
     pub texts: usize,
-    /// Tokens of all texts: those that the tokenizer adds count, padding does not.
+    /// Number of tokens of all texts, including those that the tokenizer adds, without padding.
     pub tokens: usize,
-    /// How states become vectors.
+    /// The pooling that turns token states into vectors.
     pub pooling: Vec<Pooling>,
-    /// Whether vectors are scaled to length 1; `None` leaves those as they are that the model gives.
+    /// Whether vectors are scaled to length 1; `None` leaves vectors that come from the model
+    /// unchanged.
     pub normalize: Option<bool>,
 }
 
 impl Given {
-    /// How many there are.
+    /// Returns the number of texts.
     pub fn len(&self) -> usize {
         match self {
             Self::Texts(texts) => texts.len(),
@@ -83,14 +85,15 @@ impl Given {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether the request has no texts.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 impl Embedder {
-    /// A model of this signature; fails if it is none that takes tokens.
+    /// Creates an embedder for a model of this signature. Fails if the model does not take token
+    /// ids.
     pub fn new(
         tokenizer: Arc<Tokenizer>,
         signature: &Signature,
@@ -101,8 +104,8 @@ impl Embedder {
             && encoder.gives_states
         {
             return Err(EmbeddingError::Signature(format!(
-                "it gives states of tokens, and {by} applies a module `{value}` to what becomes of \
-                 them, which is not done here; export it within the model"
+                "it returns token states, and {by} applies the unsupported module `{value}` after \
+                 pooling; export it within the model"
             )));
         }
         Ok(Self {
@@ -112,12 +115,12 @@ impl Embedder {
         })
     }
 
-    /// The tokenizer.
+    /// Returns the tokenizer.
     pub fn tokenizer(&self) -> &Arc<Tokenizer> {
         &self.tokenizer
     }
 
-    /// The same for one request: its texts are encoded on behalf of that client.
+    /// Returns a copy for one request, whose texts are encoded on behalf of that client.
     #[must_use]
     pub fn on_behalf(&self, client: Client) -> Self {
         Self {
@@ -126,17 +129,17 @@ impl Embedder {
         }
     }
 
-    /// What is said of the model.
+    /// Returns the settings from the files around the model.
     pub fn settings(&self) -> &EmbeddingSettings {
         &self.settings
     }
 
-    /// Most tokens of a text, and what says so.
+    /// Returns the maximum number of tokens of a text, with the source of this limit.
     pub fn longest(&self, options: &EmbeddingOptions) -> Result<Said<usize>, EmbeddingError> {
         self.settings.longest(&self.encoder, options)
     }
 
-    /// Tokenises and makes the inputs of all runs.
+    /// Encodes the texts and builds the inputs of all runs.
     pub fn plan(&self, given: &Given, options: &EmbeddingOptions) -> Result<Plan, EmbeddingError> {
         check_amount(given)?;
         let longest = self.longest(options)?;
@@ -221,7 +224,7 @@ impl Embedder {
 }
 
 impl Plan {
-    /// Tokens of each text.
+    /// Returns the number of tokens of each text.
     pub fn tokens_by_text(&self) -> Vec<usize> {
         let mut tokens = vec![0; self.texts];
         for (text, count) in self.runs.iter().flat_map(Run::rows) {
@@ -230,7 +233,8 @@ impl Plan {
         tokens
     }
 
-    /// The vectors of the texts, from what each run gave, in the order of the runs.
+    /// Returns the vectors of all texts. `outputs` holds the outputs of each run, in the order of
+    /// the runs.
     pub fn vectors(&self, outputs: Vec<Vec<Tensor>>) -> Result<Vec<Vec<f32>>, EmbeddingError> {
         let mut vectors = vec![Vec::new(); self.texts];
         for (run, outputs) in self.runs.iter().zip(outputs) {
@@ -241,7 +245,7 @@ impl Plan {
         Ok(vectors)
     }
 
-    /// The places of a run's texts, and their vectors, from what the model gave in that run.
+    /// Returns the indices of a run's texts with their vectors, from the run's outputs.
     pub fn vectors_of(
         &self,
         run: &Run,
@@ -265,7 +269,7 @@ impl Plan {
     }
 }
 
-/// Refuses too many texts, and too long ones, before any work.
+/// Rejects too many or too large texts before any work is done.
 fn check_amount(given: &Given) -> Result<(), EmbeddingError> {
     let texts = given.len();
     if texts > MAX_TEXTS {

@@ -1,15 +1,15 @@
-//! What a caller may choose about embeddings: keys of a predict config.
+//! Embedding options of a caller, set as keys of a predict config.
 
 use super::Pooling;
 
-/// Choices; what is left open is as the package says.
+/// Embedding options. Unset ones follow the package.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EmbeddingOptions {
-    /// Cut texts that are too long rather than refuse them (`truncate`).
+    /// Whether texts that are too long are cut instead of rejected (`truncate`).
     pub truncate: bool,
-    /// Most tokens of a text, no more than the model takes (`max_length`).
+    /// Maximum number of tokens of a text, at most the model's own limit (`max_length`).
     pub max_length: Option<usize>,
-    /// How states become vectors; several are put one after the other (`pooling`).
+    /// Pooling methods; the results of several are concatenated (`pooling`).
     pub pooling: Option<Vec<Pooling>>,
     /// Whether vectors are scaled to length 1 (`normalize`).
     pub normalize: Option<bool>,

@@ -1,11 +1,11 @@
-//! From the states of tokens to one vector.
+//! Pooling: turns the token states of a text into one vector.
 //!
-//! The ways are those of sentence-transformers, by its names. Invariant: only a text's own tokens count,
-//! never padding. Sums are of binary64.
+//! The methods and their names are those of sentence-transformers. Invariant: only a text's own
+//! tokens count, never padding. Sums are computed in binary64.
 
 use super::EmbeddingError;
 
-/// A way to pool.
+/// A pooling method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pooling {
     /// The mean of all tokens.
@@ -14,16 +14,16 @@ pub enum Pooling {
     Cls,
     /// The last token.
     Last,
-    /// The largest value of each dimension.
+    /// The maximum of each dimension.
     Max,
     /// The sum, divided by the square root of the number of tokens.
     MeanSqrtLen,
-    /// The mean, in which the n-th token counts n times.
+    /// The weighted mean, in which the n-th token has the weight n.
     WeightedMean,
 }
 
 impl Pooling {
-    /// All of them, with their names.
+    /// All methods with their names.
     pub const ALL: [(Self, &'static str); 6] = [
         (Self::Cls, "cls"),
         (Self::Max, "max"),
@@ -33,13 +33,13 @@ impl Pooling {
         (Self::Last, "lasttoken"),
     ];
 
-    /// The name.
+    /// Returns the method's name.
     pub fn name(self) -> &'static str {
         let found = Self::ALL.iter().find(|(pooling, _)| *pooling == self);
         found.map_or("mean", |(_, name)| name)
     }
 
-    /// The one of this name.
+    /// Returns the method with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         let name = match name {
             "last" | "last_token" => "lasttoken",
@@ -54,26 +54,26 @@ impl Pooling {
     }
 }
 
-/// The states of one text, padding and all.
+/// The token states of one text, including padding.
 #[derive(Debug)]
 pub(super) struct States {
-    /// Row major, one row a token.
+    /// The states in row-major order, one row per token.
     pub(super) values: Vec<f32>,
-    /// Values of each token.
+    /// Number of values per token.
     pub(super) width: usize,
-    /// Where the text's own tokens begin.
+    /// Index of the text's first own token.
     pub(super) first: usize,
 }
 
 impl States {
-    /// The states of a text's own tokens, of which there are so many.
+    /// Returns the states of the text's own tokens.
     pub(super) fn own(&self, tokens: usize) -> Option<&[f32]> {
         let own = self.first * self.width..(self.first + tokens) * self.width;
         self.values.get(own).filter(|own| !own.is_empty())
     }
 }
 
-/// The vector of a text of so many tokens.
+/// Computes the vector of a text with this number of tokens.
 pub(super) fn pooled(
     states: &States,
     tokens: usize,
@@ -106,7 +106,7 @@ fn largest(own: &[f32], width: usize) -> Vec<f32> {
     most
 }
 
-/// The sum of states by their weights, divided by what `divisor` makes of the weights' sum.
+/// Computes the weighted sum of states, divided by `divisor` of the sum of weights.
 fn weighted(
     own: &[f32],
     width: usize,
@@ -128,10 +128,10 @@ fn weighted(
     sums.into_iter().map(|sum| (sum / divisor) as f32).collect()
 }
 
-/// Scales a vector to length 1; zeros stay zeros.
+/// Scales a vector to length 1; a zero vector stays zero.
 pub(super) fn normalize(vector: &mut [f32]) {
     let squares: f64 = vector.iter().map(|value| f64::from(*value).powi(2)).sum();
-    // As torch does: the least length that is divided by.
+    // The minimum divisor is the one that torch uses.
     let length = squares.sqrt().max(1e-12);
     for value in vector {
         #[expect(clippy::cast_possible_truncation, reason = "vectors are of binary32")]
@@ -140,7 +140,8 @@ pub(super) fn normalize(vector: &mut [f32]) {
     }
 }
 
-/// How much two vectors point the same way: 1 for the same direction, 0 where one has no length.
+/// Computes the cosine similarity of two vectors: 1 for the same direction, 0 if one of them is
+/// zero.
 pub fn cosine(a: &[f32], b: &[f32]) -> f64 {
     let product = |a: &[f32], b: &[f32]| -> f64 {
         let values = a.iter().zip(b);
@@ -158,7 +159,7 @@ pub fn cosine(a: &[f32], b: &[f32]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Three tokens of two dimensions, with padding of nonsense around them.
+    /// Returns three tokens of two dimensions, surrounded by padding with arbitrary values.
     fn states() -> States {
         let values = vec![
             f32::NAN,

@@ -1,7 +1,7 @@
-//! How many positions a model knows, as its table of them shows.
+//! Detects a model's maximum number of positions from the size of its position embedding table.
 //!
-//! Invariant: what cannot be read, or has no telling name, says nothing. Cost is that of walking the
-//! initializers once.
+//! Invariant: unreadable models and unrecognised names yield nothing. The cost is one walk over the
+//! initializers.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::Said;
 use crate::model::onnx::each_stored;
 use crate::source::{FileSource, Pages};
 
-/// Parts of the names of tables with a row for each position.
+/// Name parts of tables with one row per position.
 const NAMES: [&str; 5] = [
     "position_embeddings",
     "position_embedding",
@@ -18,10 +18,10 @@ const NAMES: [&str; 5] = [
     "wpe",
 ];
 
-/// The whole name of a table that an exporter wrote by itself.
+/// Complete names of such tables, as some exporters write them.
 const WHOLE: [&str; 2] = ["positions", "pos_embed"];
 
-/// Rows of the smallest table of positions in an ONNX model.
+/// Returns the number of rows of the smallest position table in an ONNX model.
 pub(super) fn table_rows(model: &Path, format: &str) -> Option<Said<usize>> {
     if format != "onnx" {
         return None;
@@ -35,7 +35,7 @@ pub(super) fn table_rows(model: &Path, format: &str) -> Option<Said<usize>> {
         if found.as_ref().is_none_or(|least| rows < least.value) {
             found = Some(Said {
                 value: rows,
-                by: format!("rows of its table `{name}`"),
+                by: format!("the rows of its table `{name}`"),
             });
         }
     });
@@ -43,7 +43,8 @@ pub(super) fn table_rows(model: &Path, format: &str) -> Option<Said<usize>> {
     found
 }
 
-/// Rows of a table of this name and shape, if it is one of positions: `[rows, width]`, with ones before.
+/// Returns the number of rows if the name and the shape are those of a position table: `[rows,
+/// width]`, with leading ones.
 fn rows(name: &str, dims: &[u64]) -> Option<usize> {
     let parts: Vec<&str> = name.split(['.', '/']).collect();
     let is_named = parts.iter().any(|part| NAMES.contains(part)) || WHOLE.contains(&name);

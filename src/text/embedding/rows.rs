@@ -1,7 +1,8 @@
-//! Texts shared out among runs, the inputs of each, and the rows of its answer.
+//! Distributes texts over runs of the model, builds each run's inputs, and splits its output into
+//! rows.
 //!
-//! Invariant: texts of one run are filled to one length only where the model is told what is padding, or
-//! takes no other length; each row of an answer goes back to its text.
+//! Invariant: texts in one run are padded to one length only if the model has a mask for padding,
+//! or a fixed length. Each row of an output goes back to its text.
 
 use std::cmp::Reverse;
 
@@ -11,54 +12,55 @@ use super::pooling::States;
 use crate::tensor::{DType, Tensor};
 use crate::text::tokenizer::{Encoded, Padding, Side};
 
-/// Most texts of one run.
+/// Maximum number of texts in a run.
 const MOST_ROWS: usize = 32;
 
-/// Most tokens of one run, padding included, where it has several texts: attention grows with their square.
+/// Maximum number of tokens in a run with several texts, including padding. The cost of attention
+/// grows with the square of the length.
 const MOST_TOKENS: usize = 16_384;
 
-/// Longest row, in tokens: no model that embeds takes as many.
+/// Maximum length of a row, in tokens. No embedding model accepts more.
 const MOST_LENGTH: usize = 1 << 20;
 
 /// One run of the model.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// The model's inputs, in its order.
+    /// The model's inputs, in order.
     pub inputs: Vec<Tensor>,
-    /// The output that is looked at.
+    /// Index of the output to read.
     output: usize,
-    /// The texts in the rows, by their places.
+    /// Index of the text in each row.
     texts: Vec<usize>,
-    /// Tokens of each.
+    /// Number of tokens of each text.
     tokens: Vec<usize>,
-    /// Tokens of a row, with padding.
+    /// Number of tokens of a row, including padding.
     length: usize,
-    /// Rows that are run; more than texts where the model takes only so many.
+    /// Number of rows; more than texts if the model has a fixed batch size.
     rows: usize,
     side: Side,
-    /// Whether there is a dimension of rows at all.
+    /// Whether the model has a batch dimension.
     has_rows: bool,
 }
 
-/// What one text's row holds.
+/// The output row of one text.
 #[derive(Debug)]
 pub(super) enum Row {
     /// Its vector.
     Vector(Vec<f32>),
-    /// States of its tokens.
+    /// The states of its tokens.
     States(States),
 }
 
-/// A run's answer, with its rows.
+/// A run's output, split into rows.
 #[derive(Debug)]
 pub(super) struct RunAnswer<'r> {
     run: &'r Run,
     values: Vec<f32>,
-    /// Sizes within a row.
+    /// Dimensions of one row.
     shape: Vec<usize>,
 }
 
-/// Shares the texts out among runs: long ones first, so that a run has texts of about one length.
+/// Distributes texts over runs, longest first, so that the texts of a run have similar lengths.
 pub(super) fn plan(
     encoder: &Encoder,
     texts: &[Encoded],
@@ -74,11 +76,12 @@ pub(super) fn plan(
         let length = length.and_then(|length| usize::try_from(length).ok());
         let length = length.filter(|length| *length <= MOST_LENGTH);
         let length = length.ok_or_else(|| {
-            let reason = format!("it has no size for a text of {longest} tokens");
+            let reason = format!("it accepts no text of {longest} tokens");
             EmbeddingError::Signature(reason)
         })?;
         let room = room(encoder, length);
-        // Without a mask padding would count: only texts of the same length share a run.
+        // Without a mask, padding would change the result, so only texts of equal length share a
+        // run.
         let may_fill = encoder.is_masked() || matches!(encoder.length, Size::Fixed(_));
         let shares = |text: &&usize| may_fill || texts[**text].ids.len() == longest;
         let count = rest.iter().take(room).take_while(shares).count();
@@ -89,7 +92,7 @@ pub(super) fn plan(
     Ok(runs)
 }
 
-/// How many texts of this length may share a run.
+/// Returns the maximum number of texts of this length in one run.
 fn room(encoder: &Encoder, length: usize) -> usize {
     let by_tokens = (MOST_TOKENS / length.max(1)).clamp(1, MOST_ROWS);
     let Some(rows) = &encoder.rows else { return 1 };
@@ -114,7 +117,7 @@ fn run(
         .map(|rows| rows.from(these.len() as u64));
     let rows = rows.map_or(Some(1), |rows| usize::try_from(rows?).ok());
     let rows = rows.ok_or_else(|| {
-        let reason = format!("it has no size for {} texts", these.len());
+        let reason = format!("it accepts no batch of {} texts", these.len());
         EmbeddingError::Signature(reason)
     })?;
     let run = Run {
@@ -127,7 +130,7 @@ fn run(
         side: padding.side,
         has_rows: encoder.rows.is_some(),
     };
-    // Rows beyond the texts repeat the last: rows of nothing but padding make some models fail.
+    // Extra rows repeat the last text: rows of pure padding make some models fail.
     let last = these.last().copied();
     let filled = || (0..rows).filter_map(|row| these.get(row).copied().or(last));
     let inputs = encoder.inputs.iter().map(|input| {
@@ -152,7 +155,7 @@ fn tensor(
 }
 
 impl Run {
-    /// What a role has in a text's row.
+    /// Returns a text's row for the input with this role.
     fn row_of(&self, text: &Encoded, role: Role, padding: Padding) -> Vec<u32> {
         let count = text.ids.len();
         let (own, fill): (Vec<u32>, u32) = match role {
@@ -168,21 +171,21 @@ impl Run {
         }
     }
 
-    /// Places and tokens of its texts, in the order of the rows.
+    /// Iterates over the index and the token count of each text, in row order.
     pub(super) fn rows(&self) -> impl Iterator<Item = (usize, usize)> {
         self.texts.iter().copied().zip(self.tokens.iter().copied())
     }
 
-    /// What the model gave.
+    /// Checks the shape of the run's output.
     pub(super) fn answer(&self, outputs: &[Tensor]) -> Result<RunAnswer<'_>, EmbeddingError> {
         let output = outputs.get(self.output);
         let output =
-            output.ok_or_else(|| EmbeddingError::Output("it gave too little".to_owned()))?;
+            output.ok_or_else(|| EmbeddingError::Output("an output is missing".to_owned()))?;
         let wrong = || {
             let (rows, length) = (self.rows, self.length);
             EmbeddingError::Output(format!(
-                "{output:?} for {rows} texts of {length} tokens is neither a vector nor states of \
-                 each token"
+                "{output:?} for {rows} texts of {length} tokens: expected a vector per text or a state \
+                 per token"
             ))
         };
         let shape = output
@@ -208,7 +211,7 @@ impl Run {
 }
 
 impl RunAnswer<'_> {
-    /// The row of this place.
+    /// Returns the row at this index.
     pub(super) fn row(&self, place: usize) -> Result<Row, EmbeddingError> {
         let size: usize = self.shape.iter().product();
         let values = self.values.get(place * size..(place + 1) * size);
@@ -221,7 +224,7 @@ impl RunAnswer<'_> {
             }),
             _ => Row::Vector(values.to_vec()),
         };
-        // States of padding may hold anything; a text's own may not.
+        // The states of padding may hold NaN or infinity; the text's own states may not.
         let own = match &row {
             Row::Vector(vector) => Some(&vector[..]),
             Row::States(states) => states.own(self.run.tokens[place]),
@@ -230,11 +233,11 @@ impl RunAnswer<'_> {
             return Ok(row);
         }
         Err(EmbeddingError::Output(
-            "it holds NaN or infinity".to_owned(),
+            "it contains NaN or infinity".to_owned(),
         ))
     }
 
-    /// Where the text's own tokens begin.
+    /// Returns the index of the text's first own token.
     fn first(&self, place: usize) -> usize {
         match self.run.side {
             Side::Right => 0,

@@ -1,10 +1,10 @@
-//! What is believed of a model, with what says so: for messages.
+//! A setting of a model together with its source, for error messages.
 
-/// A value, and what says so.
+/// A value and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said<T> {
     /// The value.
     pub value: T,
-    /// What says so.
+    /// The source, as a phrase for messages.
     pub by: String,
 }

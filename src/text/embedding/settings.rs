@@ -1,8 +1,8 @@
-//! What is said of a model's embeddings by the files around it: how long texts may be, how states become
-//! vectors.
+//! Embedding settings from the files around a model: the maximum text length, the pooling, and the
+//! normalisation.
 //!
-//! Invariant: a bound that the model has by its sizes holds whatever is said; what says a bound is told with
-//! it.
+//! Invariant: a limit that follows from the model's own sizes always applies. Every limit is
+//! reported with its source.
 
 use std::path::{Path, PathBuf};
 
@@ -11,28 +11,29 @@ use super::{EmbeddingError, EmbeddingOptions, Pooling, Said, Siblings, positions
 use crate::model::{ModelInfo, ValueKind};
 use crate::text::tokenizer::TokenizerConfig;
 
-/// Most tokens where nothing says how many the model takes.
+/// Assumed maximum number of tokens if no file states one.
 const ASSUMED: usize = 8192;
 
-/// What is said of a model.
+/// The settings of an embedding model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EmbeddingSettings {
-    /// Most tokens that it can take at all, beside its inputs' sizes.
+    /// Maximum number of tokens that the model can process, apart from the sizes of its inputs.
     limit: Option<Said<usize>>,
-    /// Most tokens that it is meant for.
+    /// Maximum number of tokens that the model is meant for.
     longest: Option<Said<usize>>,
     pooling: Option<Vec<Pooling>>,
-    /// Whether vectors are scaled to length 1, where it is said.
+    /// Whether vectors are scaled to length 1, if stated.
     pub(super) normalize: Option<bool>,
-    /// Whether texts are made lower case first.
+    /// Whether texts are converted to lower case first.
     pub(super) lower_case: bool,
-    /// What sentence-transformers applies to the pooled states, and nothing here does.
+    /// A module that sentence-transformers applies to the pooled states, and that is not supported
+    /// here.
     pub(super) unapplied: Option<Said<String>>,
 }
 
 impl EmbeddingSettings {
-    /// What is said of the model in `model`: by itself, by the settings of its tokenizer, by files in
-    /// `directories`, which are those of the package's own files.
+    /// Reads the settings of the model at `model`: from the model itself, from its tokenizer's
+    /// settings, and from files in `directories`, the folders of the package's own files.
     pub fn read(
         model: &Path,
         info: &ModelInfo,
@@ -41,7 +42,7 @@ impl EmbeddingSettings {
     ) -> Result<Self, EmbeddingError> {
         let siblings = Siblings::read(directories)?;
         let named = tokenizer.pooling.as_deref().map(|name| {
-            let reason = || format!("its tokenizer's settings name the pooling `{name}`");
+            let reason = || format!("its tokenizer's settings name the unknown pooling `{name}`");
             let pooling = Pooling::from_name(name).map(|pooling| vec![pooling]);
             pooling.ok_or_else(|| EmbeddingError::Signature(reason()))
         });
@@ -60,12 +61,12 @@ impl EmbeddingSettings {
         })
     }
 
-    /// The ways of pooling; the mean where nothing is said.
+    /// Returns the pooling methods; the default is the mean.
     pub fn pooling(&self) -> Vec<Pooling> {
         self.pooling.clone().unwrap_or_else(|| vec![Pooling::Mean])
     }
 
-    /// Most tokens that the model can take, whatever is asked for.
+    /// Returns the maximum number of tokens that the model can process, whatever the request says.
     pub fn limit(&self, encoder: &Encoder) -> Option<Said<usize>> {
         let by_size = encoder
             .longest()
@@ -77,7 +78,7 @@ impl EmbeddingSettings {
         least([by_size, self.limit.clone()])
     }
 
-    /// Most tokens of a text, by what is asked for and what is said.
+    /// Returns the maximum number of tokens of a text, by the request and the settings.
     pub fn longest(
         &self,
         encoder: &Encoder,
@@ -88,15 +89,15 @@ impl EmbeddingSettings {
             return Ok(
                 least([self.longest.clone(), limit]).unwrap_or_else(|| Said {
                     value: ASSUMED,
-                    by: "nothing says how many, so this is assumed; `max_length` sets another"
+                    by: "the default, since no file states a limit; `max_length` overrides it"
                         .to_owned(),
                 }),
             );
         };
         let reason = match limit {
-            _ if asked == 0 => "it must be above 0".to_owned(),
+            _ if asked == 0 => "must be above 0, not 0".to_owned(),
             Some(Said { value, by }) if asked > value => {
-                format!("{asked} is more than the {value} tokens that the model takes ({by})")
+                format!("{asked} exceeds the {value} tokens that the model accepts ({by})")
             }
             _ => {
                 return Ok(Said {
@@ -117,7 +118,7 @@ fn least(bounds: [Option<Said<usize>>; 2]) -> Option<Said<usize>> {
     bounds.min_by_key(|bound| bound.value)
 }
 
-/// The number that a program gives by a constant method.
+/// Returns the number that a constant method of a program returns.
 fn constant(info: &ModelInfo, name: &str) -> Option<Said<usize>> {
     let method = info.method(name).filter(|method| method.constant)?;
     let value = match &method.outputs.first()?.kind {

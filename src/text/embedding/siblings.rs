@@ -1,7 +1,8 @@
-//! Files that sentence-transformers writes beside a model: how long texts may be, how states are pooled.
+//! Reads the files that sentence-transformers writes beside a model: maximum text length, pooling
+//! and modules.
 //!
-//! Invariant: a file that is not there says nothing; one that is there and broken is an error. Only the
-//! directories of the package's own files are looked into.
+//! Invariant: a missing file sets nothing; a broken one is an error. Only the folders of the
+//! package's own files are searched.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -10,29 +11,29 @@ use serde_json::Value;
 use super::{EmbeddingError, Pooling, Said};
 use crate::source;
 
-/// Longest such file.
+/// Maximum size of such a file, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Directory of the pooling's settings where no list of modules names another.
+/// Folder of the pooling settings, unless `modules.json` names another.
 const POOLING: &str = "1_Pooling";
 
-/// What the files say.
+/// The settings in the files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Siblings {
-    /// Most tokens of a text.
+    /// Maximum number of tokens of a text.
     pub(super) longest: Option<Said<usize>>,
-    /// Whether texts are made lower case first.
+    /// Whether texts are converted to lower case first.
     pub(super) lower_case: bool,
-    /// How states are pooled.
+    /// The pooling methods.
     pub(super) pooling: Option<Vec<Pooling>>,
-    /// Whether vectors are scaled to length 1; `None` where no list of modules says.
+    /// Whether vectors are scaled to length 1; `None` without a `modules.json`.
     pub(super) normalize: Option<bool>,
-    /// A module that is applied between pooling and the vector.
+    /// An unsupported module that is applied after pooling.
     pub(super) unapplied: Option<Said<String>>,
 }
 
 impl Siblings {
-    /// Reads what there is in these directories; the first that has a file is believed.
+    /// Reads the files in these folders; for each file, the first folder that has it wins.
     pub fn read(directories: &[PathBuf]) -> Result<Self, EmbeddingError> {
         let mut this = Self::default();
         if let Some(found) = find(directories, Path::new("sentence_bert_config.json"))? {
@@ -51,10 +52,10 @@ impl Siblings {
         Ok(this)
     }
 
-    /// What the list of modules says, and the directory of the pooling's settings.
+    /// Reads `modules.json`, and returns the folder of the pooling settings.
     fn modules(&mut self, found: &Found) -> Result<Option<PathBuf>, EmbeddingError> {
         let modules = found.value.as_array();
-        let modules = modules.ok_or_else(|| found.wrong("is no list of modules".to_owned()))?;
+        let modules = modules.ok_or_else(|| found.wrong("must be a list of modules".to_owned()))?;
         let mut directory = None;
         self.normalize = Some(false);
         for module in modules {
@@ -76,7 +77,7 @@ impl Siblings {
     }
 }
 
-/// The directory of a module, if it is one beside the list.
+/// Returns the folder of a module, if it lies beside `modules.json`.
 fn directory_of(module: &Value) -> Option<PathBuf> {
     let path = PathBuf::from(module.get("path")?.as_str()?);
     let mut parts = path.components();
@@ -84,10 +85,10 @@ fn directory_of(module: &Value) -> Option<PathBuf> {
     is_plain.then_some(path)
 }
 
-/// A file that is there.
+/// An existing JSON file.
 struct Found {
     path: PathBuf,
-    /// Its name in the package: clients see it, and never where the package is.
+    /// Its name within the package. Clients see this name, but never the package's location.
     name: String,
     value: Value,
 }
@@ -104,7 +105,7 @@ fn find(directories: &[PathBuf], name: &Path) -> Result<Option<Found>, Embedding
     let bytes = source::read(&path, MAX_BYTES);
     let bytes = bytes.map_err(|it| error(format!("cannot be read: {it}")))?;
     let value = serde_json::from_slice(&bytes);
-    let value = value.map_err(|it| error(format!("is not JSON: {it}")))?;
+    let value = value.map_err(|it| error(format!("is invalid JSON: {it}")))?;
     let name = name.display().to_string();
     Ok(Some(Found { path, name, value }))
 }
@@ -131,7 +132,7 @@ impl Found {
         let length = length.filter(|length| *length > 0);
         let length = length.ok_or_else(|| {
             self.wrong(format!(
-                "has `{key}`: {value}; a whole number above 0 was expected"
+                "has an invalid `{key}`: expected a whole number above 0, got {value}"
             ))
         })?;
         Ok(Some(Said {
@@ -145,11 +146,12 @@ impl Found {
             return Ok(None);
         };
         let boolean = value.as_bool();
-        let wrong = || self.wrong(format!("has `{key}`: {value}; true or false was expected"));
+        let wrong = || self.wrong(format!("has an invalid `{key}`: expected true or false, got {value}"));
         boolean.map(Some).ok_or_else(wrong)
     }
 
-    /// The ways of pooling that are on: by flags, in the order of the vector's parts, or by name.
+    /// Returns the enabled pooling methods, by flags (in the order of the vector's parts) or by
+    /// name.
     fn pooling(&self) -> Result<Vec<Pooling>, EmbeddingError> {
         const FLAGS: [(&str, Pooling); 6] = [
             ("pooling_mode_cls_token", Pooling::Cls),
@@ -166,7 +168,7 @@ impl Found {
                 .map_or(std::slice::from_ref(named), Vec::as_slice);
             for name in names {
                 let way = name.as_str().and_then(Pooling::from_name);
-                let wrong = || self.wrong(format!("has the pooling {name}, which is not known"));
+                let wrong = || self.wrong(format!("has the unknown pooling {name}"));
                 ways.push(way.ok_or_else(wrong)?);
             }
         }
@@ -178,7 +180,7 @@ impl Found {
             }
         }
         if ways.is_empty() {
-            return Err(self.wrong("names no way of pooling".to_owned()));
+            return Err(self.wrong("names no pooling method".to_owned()));
         }
         Ok(ways)
     }
@@ -268,14 +270,14 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         for (name, text, told) in [
-            ("modules.json", "{", "is not JSON"),
-            ("modules.json", "{}", "is no list of modules"),
+            ("modules.json", "{", "is invalid JSON"),
+            ("modules.json", "{}", "must be a list of modules"),
             (
                 "sentence_bert_config.json",
                 r#"{"max_seq_length": "long"}"#,
                 "`max_seq_length`",
             ),
-            ("1_Pooling/config.json", "{}", "names no way of pooling"),
+            ("1_Pooling/config.json", "{}", "names no pooling method"),
             (
                 "1_Pooling/config.json",
                 r#"{"pooling_mode": "median"}"#,

@@ -1,7 +1,9 @@
-//! One choice: from logits to a token, to text, to pieces of an answer.
+//! One choice (one of the `n` answers to a request): samples a token from logits, decodes it, and
+//! splits the text into pieces.
 //!
-//! Invariant: knows no model; whoever feeds the tokens, one at a time or several conversations at once,
-//! gets the same text. After it is over it takes no logits.
+//! Invariant: this module does not depend on a model. The result is the same whether the caller
+//! feeds tokens for one conversation or for several at once. A finished choice takes no more
+//! logits.
 
 use super::error::GenerationError;
 use super::event::{Event, Finish, Said};
@@ -26,7 +28,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// The beginning of the choice at place `place`. All choices of a request have one seed.
+    /// Begins the choice with the index `place`. All choices of a request share one seed.
     pub fn new(
         request: &Request,
         place: usize,
@@ -50,8 +52,8 @@ impl Choice {
         })
     }
 
-    /// Chooses the next token by the logits after the last one. Gives the token to be fed, unless the
-    /// choice is over.
+    /// Samples the next token from the logits after the last one. Returns the token to feed next,
+    /// or `None` when the choice is finished.
     pub fn next(
         &mut self,
         request: &Request,
@@ -59,7 +61,7 @@ impl Choice {
         logits: &mut [f32],
         events: &mut Vec<Event>,
     ) -> Result<Option<u32>, GenerationError> {
-        // A model may have more logits than there are tokens: they are there for its speed.
+        // Some models pad their logits beyond the vocabulary for speed.
         let known = logits.len().min(request.vocabulary);
         let is_held = !self.answer.is_reasoning();
         let mut constraint = self.constraint.as_mut().filter(|_| is_held);
@@ -99,22 +101,22 @@ impl Choice {
         Ok(None)
     }
 
-    /// Ends it, because the model holds no more tokens.
+    /// Ends the choice because the model's context is full.
     pub fn cut(&mut self, events: &mut Vec<Event>) -> Result<(), GenerationError> {
         self.close(Finish::Length, 0, events)
     }
 
-    /// Why it is over.
+    /// Returns the reason why the choice ended, if it did.
     pub fn finish(&self) -> Option<Finish> {
         self.finish
     }
 
-    /// How many tokens were chosen.
+    /// Returns the number of tokens sampled so far.
     pub fn tokens(&self) -> usize {
         self.tokens.len()
     }
 
-    /// What it said.
+    /// Returns the tokens and the text of the choice.
     pub fn into_said(self) -> Said {
         Said {
             tokens: self.tokens,
@@ -136,7 +138,7 @@ impl Choice {
         events.extend(pieces.map(|piece| Event::Piece { choice, piece }));
     }
 
-    /// `silent` of its last tokens have no text.
+    /// Ends the choice. The last `silent` tokens have no text.
     fn close(
         &mut self,
         reason: Finish,

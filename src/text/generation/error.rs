@@ -1,4 +1,4 @@
-//! Why a text was not generated.
+//! Errors of text generation.
 
 use std::error::Error;
 
@@ -6,61 +6,62 @@ use crate::text::constraint::ConstraintError;
 use crate::text::decoder::DecodeError;
 use crate::text::sampling::SamplingError;
 
-/// What a tokenizer says went wrong.
+/// An error of the tokenizer.
 pub type Fault = Box<dyn Error + Send + Sync>;
 
-/// A request that cannot be answered, or a model that fails at it.
+/// A request that cannot be answered, or a failure of the model.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerationError {
-    /// Nothing to begin with.
-    #[error("the prompt has no token; at least one is needed")]
+    /// The prompt is empty.
+    #[error("the prompt is empty: expected at least one token")]
     EmptyPrompt,
-    /// No choice is asked for.
+    /// The request asks for 0 choices.
     #[error("`n` must be at least 1, not 0")]
     NoChoice,
-    /// No token is asked for.
+    /// The request asks for 0 tokens.
     #[error("`max_tokens` must be at least 1, not 0")]
     NoTokens,
     /// The prompt leaves no room for an answer.
     #[error(
-        "the prompt has {prompt} tokens, and the model holds {context} with the answer: shorten it"
+        "the prompt has {prompt} tokens, but the model's context is {context} tokens, answer included: \
+         shorten the prompt"
     )]
     LongPrompt {
-        /// Its tokens.
+        /// Number of tokens in the prompt.
         prompt: usize,
-        /// Most that the model holds.
+        /// The model's context length, in tokens.
         context: usize,
     },
-    /// The prompt leaves less room than is asked for.
+    /// The prompt leaves less room than `max_tokens` asks for.
     #[error(
-        "the prompt has {prompt} tokens and `max_tokens` is {max_tokens}, together {}; the model holds \
-         {context}: shorten the prompt or lower `max_tokens`",
+        "the prompt has {prompt} tokens and `max_tokens` is {max_tokens}, together {}; the model's context \
+         is {context} tokens: shorten the prompt or lower `max_tokens`",
         prompt.saturating_add(*max_tokens)
     )]
     LongAnswer {
-        /// The prompt's tokens.
+        /// Number of tokens in the prompt.
         prompt: usize,
-        /// Those asked for.
+        /// Number of requested tokens.
         max_tokens: usize,
-        /// Most that the model holds.
+        /// The model's context length, in tokens.
         context: usize,
     },
-    /// Settings, or logits that nothing can be drawn from.
+    /// Invalid sampling settings, or logits that cannot be sampled.
     #[error(transparent)]
     Sampling(#[from] SamplingError),
-    /// The constraint cannot be followed.
+    /// The constraint cannot be applied.
     #[error(transparent)]
     Constraint(#[from] ConstraintError),
     /// The model failed.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// The tokens have no text.
-    #[error("the text of a token cannot be told: {0}")]
+    /// The tokens cannot be decoded to text.
+    #[error("failed to decode a token to text: {0}")]
     Detokenize(#[source] Fault),
 }
 
 impl GenerationError {
-    /// Whether the request asks for what cannot be; otherwise the model or the tool is at fault.
+    /// Returns whether the request is at fault. Otherwise the model or the tool is.
     pub fn is_of_request(&self) -> bool {
         match self {
             Self::EmptyPrompt
@@ -73,7 +74,8 @@ impl GenerationError {
                 error,
                 SamplingError::Setting { .. } | SamplingError::Token { .. }
             ),
-            // Those that the model chooses it has.
+            // Tokens that the model samples are always valid, so an invalid one comes from the
+            // prompt.
             Self::Decode(error) => matches!(error, DecodeError::Token { .. }),
             Self::Detokenize(_) => false,
         }

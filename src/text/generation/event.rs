@@ -1,51 +1,52 @@
-//! What a generation tells while it goes on, and what is known when it is over.
+//! Events of a running generation, and its result.
 
 use std::time::Duration;
 
 use crate::text::answer::Piece;
 use crate::text::sampling::Likelihood;
 
-/// Something to tell the reader.
+/// An event that is reported to the reader.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// A token was chosen; told where probabilities were asked for. Its text comes later, or never.
+    /// A token was sampled. Reported only if the request asks for probabilities. Its text comes
+    /// later, or never.
     Token {
-        /// Which choice.
+        /// Index of the choice.
         choice: usize,
-        /// The token, and how likely it was.
+        /// The token and its probability.
         chosen: Likelihood,
-        /// The likeliest tokens.
+        /// The most likely tokens.
         top: Vec<Likelihood>,
     },
-    /// More of an answer.
+    /// The next piece of an answer.
     Piece {
-        /// Which choice.
+        /// Index of the choice.
         choice: usize,
-        /// What came.
+        /// The piece.
         piece: Piece,
     },
-    /// A choice is over.
+    /// A choice ended.
     Finish {
-        /// Which choice.
+        /// Index of the choice.
         choice: usize,
-        /// Why.
+        /// The reason.
         reason: Finish,
     },
 }
 
-/// Why an answer is over.
+/// The reason why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finish {
-    /// The model ended it, a stop string came, or the constraint is fulfilled.
+    /// The model sent an end token, a stop string occurred, or the constraint is satisfied.
     Stop,
-    /// As many tokens as were asked for, or as the model holds.
+    /// The answer reached `max_tokens` or the end of the model's context.
     Length,
-    /// The model ended it, with calls of tools.
+    /// The model ended the answer with tool calls.
     ToolCalls,
 }
 
 impl Finish {
-    /// As `finish_reason` names it.
+    /// Returns the value of `finish_reason`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Stop => "stop",
@@ -55,28 +56,29 @@ impl Finish {
     }
 }
 
-/// Tokens that a request took.
+/// Token counts of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Of the prompt, once for all choices.
+    /// Tokens of the prompt, counted once for all choices.
     pub prompt_tokens: usize,
-    /// Of all answers, with those that ended them.
+    /// Tokens of all answers, including end tokens.
     pub completion_tokens: usize,
-    /// Of the prompt, those that the model held already.
+    /// Tokens of the prompt that the model had already processed (prefix cache).
     pub cached_tokens: usize,
 }
 
-/// Time that a request took in the model and in choosing.
+/// Time that a request spent in the model and in sampling.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Timings {
-    /// For the prompt.
+    /// Time for the prompt.
     pub prefill: Duration,
-    /// For the answers.
+    /// Time for the answers.
     pub decode: Duration,
 }
 
 impl Usage {
-    /// Tokens of the answers in a second; `None` where there was none.
+    /// Returns the answers' tokens per second; `None` if no time was measured or no token was
+    /// generated.
     pub fn tokens_per_second(&self, timings: &Timings) -> Option<f64> {
         let seconds = timings.decode.as_secs_f64();
         let tokens = u32::try_from(self.completion_tokens).unwrap_or(u32::MAX);
@@ -84,27 +86,27 @@ impl Usage {
     }
 }
 
-/// What one choice said.
+/// The result of one choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said {
-    /// Its tokens, with the one that ended it.
+    /// Its tokens, including the end token.
     pub tokens: Vec<u32>,
-    /// The text of those before the end, with all marks; before any stop string was cut off.
+    /// The text of all tokens before the end token, including special tokens and any stop string.
     pub text: String,
-    /// Why it is over; `None` where the caller had gone before.
+    /// The reason why it ended; `None` if the caller disconnected first.
     pub finish: Option<Finish>,
-    /// How many of the tokens make up the text: `None` where they do not, because it ends within a
+    /// The number of leading tokens whose text is exactly `text`; `None` if the text ends within a
     /// character.
     pub whole: Option<usize>,
 }
 
-/// What a request came to.
+/// The result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Generated {
-    /// One for each choice that was begun.
+    /// One result for each choice that was begun.
     pub choices: Vec<Said>,
-    /// Tokens it took.
+    /// Token counts.
     pub usage: Usage,
-    /// Time it took.
+    /// Time measurements.
     pub timings: Timings,
 }

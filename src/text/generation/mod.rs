@@ -1,8 +1,9 @@
-//! Answers to a prompt: what the model holds is used, the rest is fed, tokens are chosen one by one.
+//! The generation loop: feeds the prompt to a decoder and samples tokens one by one until every
+//! choice ends.
 //!
-//! Invariant: one step feeds one part of the prompt or one token, so that several generations can take
-//! turns and none goes on for a caller who has gone. What a decoder holds afterwards is what was fed,
-//! for the next turn of the conversation.
+//! Invariant: one step feeds one part of the prompt or one token, so several generations can take
+//! turns. A generation stops when its caller disconnects. The decoder keeps the fed tokens, so the
+//! next turn of the conversation can reuse them.
 
 mod choice;
 mod error;
@@ -24,65 +25,66 @@ use crate::text::ends::Ends;
 use crate::text::sampling::Sampling;
 use crate::text::stop::StopStrings;
 
-/// Tokens to text, one after another: never half a character.
+/// Decodes a stream of tokens to text. It never returns a part of a character.
 pub trait Detokenize {
-    /// The text that is complete with this token.
+    /// Returns the text that this token completes.
     fn push(&mut self, token: u32) -> Result<String, Fault>;
 
-    /// What is left when there are no more tokens: half a character, and nothing where all is told.
+    /// Returns the text that remains after the last token. It is empty unless the tokens end within
+    /// a character.
     fn finish(&mut self) -> Result<String, Fault>;
 }
 
-/// Begins the text of one choice.
+/// Creates the detokenizer of one choice.
 pub type NewDetokenizer = Box<dyn Fn() -> Result<Box<dyn Detokenize + Send>, Fault> + Send + Sync>;
 
-/// What is to be generated.
+/// A prepared request for generation.
 pub struct Request {
     /// The prompt's tokens.
     pub prompt: Vec<u32>,
-    /// How tokens are drawn.
+    /// Sampling settings.
     pub sampling: Sampling,
-    /// What ends an answer, and is no part of it.
+    /// Stop strings, which end an answer without being part of it.
     pub stops: StopStrings,
     /// Tokens that end an answer.
     pub ends: Ends,
-    /// Most tokens of an answer; as many as the model holds where there is none.
+    /// Maximum number of tokens of an answer; `None` allows the rest of the model's context.
     pub max_tokens: Option<usize>,
-    /// How many answers.
+    /// Number of answers.
     pub choices: usize,
-    /// How answers are taken apart.
+    /// Settings for parsing the answers into reasoning, text and tool calls.
     pub reading: Reading,
-    /// What answers are held to, behind any reasoning.
+    /// Constraint on the answers, applied after any reasoning.
     pub constraint: Option<Constraint>,
-    /// How many tokens the tokenizer has; the model may have more logits.
+    /// Number of tokens in the tokenizer's vocabulary. The model may have more logits.
     pub vocabulary: usize,
-    /// Text of tokens.
+    /// Creates a detokenizer for each choice.
     pub detokenizer: NewDetokenizer,
-    /// Most tokens of the prompt that one step feeds.
+    /// Maximum number of prompt tokens that one step feeds.
     pub prefill: usize,
 }
 
-/// Whether there is more to do.
+/// The state of a generation after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// Another step follows.
     More,
-    /// All choices are over, or the caller has gone.
+    /// All choices ended, or the caller disconnected.
     Done,
 }
 
-/// A request on its way, step by step.
+/// A request in progress, driven step by step.
 pub struct Generation {
     request: Request,
     seed: u64,
-    /// Most tokens of an answer.
+    /// Maximum number of tokens of an answer.
     most: usize,
-    /// How many tokens of the prompt are fed.
+    /// Number of prompt tokens that were fed.
     fed: usize,
-    /// The logits after the prompt, where another choice needs them.
+    /// The logits after the prompt, kept for further choices.
     after_prompt: Vec<f32>,
     current: Option<Choice>,
-    /// Chosen and not fed yet.
+    /// The token that was sampled but not fed yet.
     next: Option<u32>,
     finished: Vec<Said>,
     usage: Usage,
@@ -90,8 +92,8 @@ pub struct Generation {
 }
 
 impl Generation {
-    /// Holds the request against the model, and keeps of what the model holds what the prompt begins
-    /// with.
+    /// Checks the request against the model, and truncates the decoder's tokens to their common
+    /// prefix with the prompt.
     pub fn begin(request: Request, decoder: &mut dyn Decoder) -> Result<Self, GenerationError> {
         let most = room(&request, decoder.context())?;
         let seed = request.sampling.seed();
@@ -101,7 +103,7 @@ impl Generation {
             .iter()
             .zip(&request.prompt)
             .take_while(|(held, new)| held == new);
-        // The logits after the prompt are those of a token that is fed.
+        // At least one token must be fed to compute the logits after the prompt.
         let common = common.count().min(request.prompt.len() - 1);
         if held.len() > common {
             decoder.cut(common)?;
@@ -124,7 +126,8 @@ impl Generation {
         })
     }
 
-    /// Feeds a part of the prompt, or chooses a token. `going_on` says whether the caller is still there.
+    /// Feeds a part of the prompt, or samples a token. `going_on` returns whether the caller is
+    /// still connected.
     pub fn step(
         &mut self,
         decoder: &mut dyn Decoder,
@@ -153,7 +156,7 @@ impl Generation {
         progress
     }
 
-    /// What it came to.
+    /// Returns the result of all choices.
     pub fn finish(mut self) -> Generated {
         if let Some(current) = self.current.take().filter(|choice| choice.tokens() > 0) {
             self.finished.push(current.into_said());
@@ -200,7 +203,7 @@ impl Generation {
         self.next = if let Some(token) = self.next.take() {
             match decoder.feed(&[token], going_on) {
                 Ok(logits) => choice.next(&self.request, self.most, logits, events)?,
-                // What was said until here is the answer.
+                // The context is full; the answer so far is the result.
                 Err(DecodeError::Beyond { .. }) => {
                     choice.cut(events)?;
                     None
@@ -208,14 +211,14 @@ impl Generation {
                 Err(error) => return Err(error.into()),
             }
         } else {
-            // A further choice begins behind the prompt.
+            // A further choice begins after the prompt.
             let mut logits = self.after_prompt.clone();
             choice.next(&self.request, self.most, &mut logits, events)?
         };
         self.after_token(decoder)
     }
 
-    /// Begins the next choice where one is over.
+    /// Begins the next choice when the current one has ended.
     fn after_token(&mut self, decoder: &mut dyn Decoder) -> Result<Progress, GenerationError> {
         if self.next.is_some() {
             return Ok(Progress::More);
@@ -235,7 +238,7 @@ impl Generation {
     }
 }
 
-/// Most tokens of an answer.
+/// Checks the request's counts and returns the maximum number of tokens of an answer.
 fn room(request: &Request, context: usize) -> Result<usize, GenerationError> {
     let prompt = request.prompt.len();
     let free = context.saturating_sub(prompt);
@@ -260,8 +263,8 @@ fn room(request: &Request, context: usize) -> Result<usize, GenerationError> {
     }
 }
 
-/// All of a request, one step after another. `tell` breaks when the caller has gone; `going_on` is asked
-/// where nothing is told for long.
+/// Runs all steps of a request. `tell` receives the events and breaks when the caller has
+/// disconnected. `going_on` is polled during long steps that report no event.
 pub fn generate(
     decoder: &mut dyn Decoder,
     request: Request,

@@ -1,20 +1,21 @@
-//! Tokens of what was said before, for prompts that begin with it.
+//! A cache from earlier texts to their tokens, for prompts that begin with such a text.
 //!
-//! A model's tokens are seldom those that a tokenizer gives for the same text. A conversation's next
-//! prompt would part from what the model holds at the first answer. So texts are kept with the tokens
-//! they had; a prompt that begins with one of them gets these.
-//! Invariant: the text of the tokens is the text of the prompt, always; what is kept is bounded.
+//! A model's tokens often differ from those that the tokenizer makes of the same text. If the next
+//! prompt of a conversation were encoded anew, it would differ from the model's KV cache at the
+//! first answer. So texts are kept with their original tokens, and a prompt that begins with a kept
+//! text reuses them. Invariant: the reused tokens always decode to the prompt's text. The cache is
+//! bounded.
 
 use std::collections::VecDeque;
 
-/// Most texts that are kept.
+/// Maximum number of texts in the cache.
 const MOST: usize = 16;
 
-/// Most bytes of all of them.
+/// Maximum total size of the texts, in bytes.
 const MOST_BYTES: usize = 4 << 20;
 
-/// Texts and their tokens, those used last first. They are one caller's: nobody else's prompts may be
-/// looked up in them.
+/// Texts and their tokens, most recently used first. All of them belong to one caller; prompts of
+/// other callers must not be looked up in them.
 #[derive(Debug, Clone, Default)]
 pub struct Transcripts {
     kept: VecDeque<Transcript>,
@@ -28,14 +29,14 @@ struct Transcript {
 }
 
 impl Transcripts {
-    /// Keeps a prompt and the answer to it: the text of both, and the tokens of both, without the token
-    /// that ended it.
+    /// Caches a prompt with its answer: the text of both and the tokens of both, without the end
+    /// token.
     pub fn keep(&mut self, text: String, tokens: Vec<u32>) {
         if text.len() > MOST_BYTES {
             return;
         }
-        // An earlier turn of the same conversation is of no more use: what begins with the new one
-        // begins with it, too.
+        // The new entry replaces earlier turns of the same conversation: every prompt that begins
+        // with the new text also begins with theirs.
         let same =
             |kept: &Transcript| text.starts_with(&kept.text) && tokens.starts_with(&kept.tokens);
         self.kept.retain(|kept| !same(kept));
@@ -47,15 +48,15 @@ impl Transcripts {
         }
     }
 
-    /// The tokens of the longest text that a prompt begins with, and the rest of the prompt, which is
-    /// still to be encoded.
+    /// Returns the tokens of the longest cached text that the prompt begins with, and the rest of
+    /// the prompt, which still has to be encoded.
     pub fn beginning<'p>(&mut self, prompt: &'p str) -> (Vec<u32>, &'p str) {
         let fitting = self.kept.iter().enumerate();
         let fitting = fitting.filter(|(_, kept)| prompt.starts_with(&kept.text));
         let Some((place, _)) = fitting.max_by_key(|(_, kept)| kept.text.len()) else {
             return (Vec::new(), prompt);
         };
-        // To the front, behind which the others keep their order.
+        // Move the entry to the front; the others keep their order.
         self.kept.make_contiguous()[..=place].rotate_right(1);
         let found = &self.kept[0];
         (found.tokens.clone(), &prompt[found.text.len()..])

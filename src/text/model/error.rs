@@ -1,4 +1,4 @@
-//! What is wrong with a request to a text model, or with the model's files.
+//! Errors of a request to a text model, or of the model's files.
 
 use std::path::PathBuf;
 
@@ -11,55 +11,55 @@ use crate::text::stop::StopError;
 use crate::text::template::{FindError, TemplateError};
 use crate::text::tokenizer::TokenizerError;
 
-/// Why there is no text.
+/// A text request that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TextError {
-    /// A field is not as it must be.
+    /// A field is invalid.
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// A field asks for what there is not.
+    /// A field asks for an unsupported feature.
     #[error("`{field}` {reason}")]
     Unsupported {
         /// The field.
         field: &'static str,
-        /// Why, and what to do.
+        /// The reason and the remedy.
         reason: &'static str,
     },
-    /// Settings of drawing.
+    /// Invalid sampling settings.
     #[error(transparent)]
     Sampling(#[from] SamplingError),
-    /// Stop strings.
+    /// Invalid stop strings.
     #[error(transparent)]
     Stop(#[from] StopError),
-    /// The form of the answer.
+    /// The output constraint failed.
     #[error(transparent)]
     Constraint(#[from] ConstraintError),
-    /// The package has no template for chats.
+    /// The package has no chat template.
     #[error(transparent)]
     NoTemplate(FindError),
-    /// The template gave no prompt.
+    /// The template failed to render a prompt.
     #[error(transparent)]
     Template(#[from] TemplateError),
-    /// The tokenizer's files, or a text.
+    /// The tokenizer's files are invalid, or a text cannot be encoded.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
-    /// The model, or what it was asked.
+    /// The generation failed.
     #[error(transparent)]
     Generation(#[from] GenerationError),
-    /// A file beside the model.
+    /// Invalid sampling settings in a file beside the model.
     #[error("{}: {error}", file.display())]
     Settings {
         /// The file.
         file: PathBuf,
-        /// What is wrong in it.
+        /// The invalid setting.
         error: SamplingError,
     },
-    /// A file beside the model that cannot be read.
+    /// A file beside the model cannot be read or parsed.
     #[error("{} {reason}", file.display())]
     File {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -69,7 +69,7 @@ impl TextError {
         Self::Unsupported { field, reason }
     }
 
-    /// The field of the request that is at fault, where one is.
+    /// Returns the field of the request that is at fault, if any.
     pub fn field(&self) -> Option<&str> {
         let named = match self {
             Self::Fault(fault) => fault.path.as_str(),
@@ -97,7 +97,7 @@ impl TextError {
         Some(named)
     }
 
-    /// Whether the request is for more tokens than the model holds.
+    /// Returns whether the prompt and the answer exceed the model's context.
     pub fn is_too_long(&self) -> bool {
         matches!(
             self,
@@ -107,7 +107,7 @@ impl TextError {
         )
     }
 
-    /// Whether another request would have been answered: the fault is the caller's to mend.
+    /// Returns whether the request is at fault. Otherwise the package or the tool is.
     pub fn is_of_request(&self) -> bool {
         match self {
             Self::Fault(_) | Self::Unsupported { .. } | Self::Stop(_) => true,

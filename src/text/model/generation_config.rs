@@ -1,6 +1,7 @@
-//! `generation_config.json`: what a model's makers say of drawing tokens, and which ones end an answer.
+//! `generation_config.json`: default sampling settings and end tokens from the model's authors.
 //!
-//! Invariant: at most [`MAX_BYTES`] are read; a file that is not there says nothing, a broken one is told.
+//! Invariant: at most [`MAX_BYTES`] are read. A missing file counts as empty; a broken file is an
+//! error.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -10,12 +11,12 @@ use serde_json::{Map, Value};
 use super::TextError;
 use crate::source;
 
-/// Largest file that is read.
+/// Maximum size of the file, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
 const NAME: &str = "generation_config.json";
 
-/// The file's fields, and where it is.
+/// The file's fields and its path.
 #[derive(Debug, Default)]
 pub(super) struct GenerationConfig {
     pub(super) file: PathBuf,
@@ -23,7 +24,7 @@ pub(super) struct GenerationConfig {
 }
 
 impl GenerationConfig {
-    /// The first that lies beside one of these files.
+    /// Reads the first `generation_config.json` in a folder of one of these files.
     pub(super) fn beside(files: &[Option<&Path>]) -> Result<Self, TextError> {
         for file in files.iter().flatten() {
             let file = file.with_file_name(NAME);
@@ -47,7 +48,7 @@ fn read(file: &Path) -> Result<Option<Map<String, Value>>, TextError> {
     };
     match serde_json::from_slice(&text) {
         Ok(Value::Object(fields)) => Ok(Some(fields)),
-        Ok(_) => Err(wrong("is no JSON object".to_owned())),
-        Err(error) => Err(wrong(format!("is no JSON: {error}"))),
+        Ok(_) => Err(wrong("is not a JSON object".to_owned())),
+        Err(error) => Err(wrong(format!("is invalid JSON: {error}"))),
     }
 }

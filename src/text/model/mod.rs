@@ -1,7 +1,8 @@
-//! A package's text model: everything that makes prompts of requests and says how answers are written.
+//! A package's text model: turns chat and completion requests into prompts and generation settings.
 //!
-//! Invariant: what a request may ask is checked here, before a model runs; whoever feeds the model, a
-//! server or a terminal, gets the same prompt and the same settings. Knows no session.
+//! It combines the tokenizer, the chat templates, the default sampling settings and the end tokens.
+//! Invariant: requests are checked here, before a model runs. A server and a terminal get the same
+//! prompt and the same settings. Sessions are managed elsewhere.
 
 mod error;
 mod generation_config;
@@ -24,20 +25,20 @@ use super::template::{Places, Renderer, Template, Templates};
 use super::tokenizer::{Specials, Tokenizer, TokenizerFiles};
 use generation_config::GenerationConfig;
 
-/// A tokenizer, its templates, and the model whose tokens they are.
+/// A tokenizer with its templates, and the decoder that it belongs to.
 #[derive(Debug)]
 pub struct TextModel {
     tokenizer: Arc<Tokenizer>,
     templates: Result<Templates, super::template::FindError>,
     decoder: DecoderModel,
-    /// How tokens are drawn where a request says nothing.
+    /// Sampling settings that apply where a request names none.
     wish: SamplingWish,
     ends: Ends,
     constrainer: OnceLock<Result<Constrainer, super::constraint::ConstraintError>>,
 }
 
 impl TextModel {
-    /// Reads what lies beside the model at `model` and its tokenizer.
+    /// Loads the templates and settings that lie beside the model at `model` and its tokenizer.
     pub fn load(
         tokenizer: Arc<Tokenizer>,
         files: &TokenizerFiles,
@@ -80,27 +81,27 @@ impl TextModel {
         })
     }
 
-    /// The model that is fed.
+    /// Returns the description of the decoder.
     pub fn decoder(&self) -> &DecoderModel {
         &self.decoder
     }
 
-    /// Its tokenizer.
+    /// Returns the tokenizer.
     pub fn tokenizer(&self) -> &Arc<Tokenizer> {
         &self.tokenizer
     }
 
-    /// How tokens are drawn where a request says nothing.
+    /// Returns the sampling settings of a request that names none.
     pub fn sampling(&self) -> Sampling {
         Sampling::merged(SamplingWish::default(), self.wish.clone())
     }
 
-    /// Whether it has a template for chats; why not.
+    /// Checks that the package has a chat template; the error says why it has none.
     pub fn chats(&self) -> Result<(), TextError> {
         self.template(false).map(|_| ())
     }
 
-    /// A chat's prompt, and how it is to be answered.
+    /// Renders a chat's prompt and collects the settings for its answer.
     pub fn chat(&self, chat: &ChatRequest, renderer: &Renderer) -> Result<Prompted, TextError> {
         let shown = if chat.tool_choice == ToolChoice::None {
             &[]
@@ -119,7 +120,7 @@ impl TextModel {
             parameters: Some(tool.parameters.clone().into()),
         });
         let family = Family::of(template.text());
-        // Channels are marks of every answer, not only of calls.
+        // Harmony templates mark channels in every answer, not only in tool calls.
         let has_marks = !shown.is_empty() || family == Family::Harmony;
         let reading = Reading {
             family: if must_call {
@@ -140,7 +141,8 @@ impl TextModel {
                 .map(|grammar| self.constraint(&grammar))
                 .transpose()?,
             reading,
-            // A template writes the special tokens itself, and marks of calls are told by them.
+            // The template writes the special tokens itself, and tool calls are recognised by
+            // special tokens.
             specials: Specials::Absent,
             skips_special: !has_marks,
             max_tokens: chat.max_tokens.map(|most| most as usize),
@@ -152,7 +154,7 @@ impl TextModel {
         })
     }
 
-    /// What is to be continued, and how.
+    /// Prepares a text completion.
     pub fn completion(
         &self,
         asked: &CompletionRequest,
@@ -165,14 +167,14 @@ impl TextModel {
             if is_there {
                 return Err(TextError::unsupported(
                     field,
-                    "is not served by models on this machine; leave it out",
+                    "is not supported by local models; leave it out",
                 ));
             }
         }
         if asked.max_tokens == Some(0) {
             return Err(TextError::unsupported(
                 "max_tokens",
-                "is 0; at least 1 token is generated",
+                "must be at least 1, not 0",
             ));
         }
         let text = match prompt {

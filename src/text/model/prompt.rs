@@ -1,4 +1,4 @@
-//! A prompt that was made of a request, and how it is to be answered.
+//! The prompt of a request, with the settings for its answer.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::text::sampling::Sampling;
 use crate::text::stop::StopStrings;
 use crate::text::tokenizer::{Detokenizer, Specials, Tokenizer};
 
-/// Tokens of a prompt that are fed at once: between these it is seen that a client has gone.
+/// Number of prompt tokens that one step feeds. A disconnected client is detected between steps.
 const PREFILL: usize = 512;
 
-/// What is to be answered, before it is known who answers it.
+/// A prepared request that is not bound to a decoder yet.
 pub struct Prompted {
     pub(super) text: Given,
     pub(super) specials: Specials,
@@ -28,7 +28,7 @@ pub struct Prompted {
     pub(super) constraint: Option<Constraint>,
 }
 
-/// What is given of a prompt.
+/// The prompt as text or as token ids.
 #[derive(Debug)]
 pub(super) enum Given {
     Text(String),
@@ -36,7 +36,7 @@ pub(super) enum Given {
 }
 
 impl Prompted {
-    /// The prompt's text, where it was given as one.
+    /// Returns the prompt's text, unless it was given as token ids.
     pub fn text(&self) -> Option<&str> {
         match &self.text {
             Given::Text(text) => Some(text),
@@ -44,17 +44,17 @@ impl Prompted {
         }
     }
 
-    /// Whether tokens are told with their probabilities.
+    /// Returns whether the answer reports the probabilities of its tokens.
     pub fn has_logprobs(&self) -> bool {
         self.sampling.logprobs.is_some()
     }
 
-    /// How many answers are wanted.
+    /// Returns the number of requested answers.
     pub fn choices(&self) -> usize {
         self.choices
     }
 
-    /// The tokens that the prompt's beginning had before; `None` where nothing was said before.
+    /// Returns the cached tokens of the prompt's beginning; `None` if the cache has none.
     pub fn begun(&self, before: &mut Transcripts) -> Option<Vec<u32>> {
         match (&self.text, self.specials) {
             (Given::Text(text), Specials::Absent) => {
@@ -65,7 +65,7 @@ impl Prompted {
         }
     }
 
-    /// The prompt's tokens, where something of it was said before with those it had then.
+    /// Encodes the prompt. A beginning that is cached in `before` keeps its original tokens.
     pub fn tokens(
         &self,
         tokenizer: &Tokenizer,
@@ -86,7 +86,7 @@ impl Prompted {
         Ok(tokens)
     }
 
-    /// The request to a model that is fed these tokens.
+    /// Makes the generation request for a prompt that was encoded to these tokens.
     pub fn request(self, prompt: Vec<u32>, tokenizer: &Arc<Tokenizer>) -> Request {
         let (own, skips_special) = (Arc::clone(tokenizer), self.skips_special);
         let tail = prompt[prompt.len().saturating_sub(16)..].to_vec();
@@ -111,7 +111,7 @@ impl Prompted {
     }
 }
 
-/// The package's own text of tokens.
+/// Adapts the tokenizer's detokenizer to the trait of the generation loop.
 struct Told(Detokenizer);
 
 impl Detokenize for Told {

@@ -1,21 +1,21 @@
-//! The bounds of each setting, once: for reading them and for telling them.
+//! The range and default of each sampling setting, used for parsing and for documentation.
 
 use super::SamplingError;
 
-/// A setting that is a number.
+/// A numeric setting with its range.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bound {
-    /// As requests and `generation_config.json` name it.
+    /// Its name in requests and in `generation_config.json`.
     pub name: &'static str,
     /// Smallest value.
     pub least: f64,
-    /// Whether the smallest value itself is refused.
+    /// Whether the minimum itself is excluded.
     pub above: bool,
-    /// Largest value; `None` where only the type bounds it.
+    /// Largest value; `None` if only the type limits it.
     pub most: Option<f64>,
-    /// Value where nobody says one.
+    /// Default value.
     pub default: f64,
-    /// Whether it counts.
+    /// Whether the setting is an integer.
     pub whole: bool,
 }
 
@@ -30,7 +30,7 @@ const fn number(name: &'static str, least: f64, most: f64, default: f64) -> Boun
     }
 }
 
-/// All of them.
+/// All numeric settings.
 pub const BOUNDS: [Bound; 7] = [
     number("temperature", 0.0, 2.0, 1.0),
     Bound {
@@ -54,20 +54,20 @@ pub const BOUNDS: [Bound; 7] = [
     number("presence_penalty", -2.0, 2.0, 0.0),
 ];
 
-/// Most of the likeliest tokens that are told.
+/// Maximum number of most likely tokens that an answer reports.
 pub(super) const MOST_LOGPROBS: u64 = 20;
 
-/// Largest bias.
+/// Maximum absolute value of a logit bias.
 pub(super) const MOST_BIAS: f64 = 100.0;
 
 impl Bound {
-    /// The bound of a setting of [`BOUNDS`].
+    /// Returns the range of a setting of [`BOUNDS`].
     pub(super) fn of(name: &str) -> Self {
         let found = BOUNDS.into_iter().find(|bound| bound.name == name);
         found.expect("every setting that is read has its bounds")
     }
 
-    /// The value, if it is within.
+    /// Returns the value if it is in range.
     pub(super) fn check(self, value: f64) -> Result<f64, SamplingError> {
         let enough = if self.above {
             value > self.least
@@ -85,7 +85,7 @@ impl Bound {
         })
     }
 
-    /// Type and bounds in words.
+    /// Describes the type and the range.
     pub(super) fn words(self) -> String {
         let kind = if self.whole {
             "a whole number"

@@ -1,31 +1,31 @@
-//! What can be wrong with settings of sampling, and with logits.
+//! Errors of sampling settings and of logits.
 
 use thiserror::Error;
 
-/// Settings that are out of bounds, or logits that nothing can be drawn from.
+/// A setting out of range, or logits that cannot be sampled.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum SamplingError {
-    /// A setting has another type, or lies outside its bounds.
+    /// A setting has the wrong type or is out of range.
     #[error("`{field}` must be {expected}, not {found}")]
     Setting {
-        /// As it is named where it was said.
+        /// Name of the field.
         field: String,
-        /// Type and bounds.
+        /// The expected type and range.
         expected: String,
-        /// The value, cut where it is long.
+        /// The value, cut if it is long.
         found: String,
     },
-    /// A bias for a token that the model has not.
-    #[error("`logit_bias` names token {token}; the model has tokens 0 to {last}")]
+    /// A bias for a token outside the model's vocabulary.
+    #[error("`logit_bias` has the unknown token {token}: expected 0 to {last}")]
     Token {
         /// The token.
         token: u32,
-        /// The model's last.
+        /// The last token of the vocabulary.
         last: usize,
     },
-    /// The model gave no number, or an infinite one.
+    /// A logit is NaN or infinite.
     #[error(
-        "the model gave {value} for token {token}: the file is damaged, or its precision is too low \
+        "the model computed {value} for token {token}: the file is damaged, or its precision is too low \
          for this input"
     )]
     NotFinite {
@@ -34,10 +34,10 @@ pub enum SamplingError {
         /// `NaN` or `inf`.
         value: f32,
     },
-    /// Every token is ruled out, or there is none.
-    #[error("no token may follow: the model or the constraint rules out all of {tokens}")]
+    /// Every token is excluded, or the vocabulary is empty.
+    #[error("no token can follow: the model or the constraint excludes all {tokens} tokens")]
     Nothing {
-        /// How many there are.
+        /// Number of tokens.
         tokens: usize,
     },
 }

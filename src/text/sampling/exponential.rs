@@ -1,19 +1,19 @@
-//! The exponential function on many numbers at once.
+//! A vectorised exponential function.
 //!
-//! Invariant: additions and products alone, so that the compiler takes several at a time and every
-//! machine gives the same bits. The error is below 3e-7 of the value.
+//! Invariant: it uses only additions and multiplications. So the compiler can process several
+//! numbers at once, and every machine computes the same bits. The relative error is below 3e-7.
 
-/// Below this the result is zero.
+/// Arguments below this yield zero.
 const LEAST: f32 = -87.0;
 
-/// Added and taken away again, it rounds to a whole number.
+/// Adding and subtracting this number rounds to an integer.
 const ROUNDING: f32 = 12_582_912.0;
 
-/// eˣ of what is at most zero; 0 below -87, where nothing is ever drawn.
+/// Computes eˣ for x ≤ 0. Arguments below -87 yield 0; such tokens are never sampled.
 #[inline]
 pub(super) fn exponential(x: f32) -> f32 {
-    // e^x = 2^n · e^r with |r| ≤ ln 2 / 2, and e^r by its series. ln 2 is taken away in two parts,
-    // the first of which is exact for any n that occurs.
+    // e^x = 2^n · e^r with |r| ≤ ln 2 / 2, and e^r by its series. ln 2 is subtracted in two parts;
+    // the first is exact for every n that occurs.
     let held = x.max(LEAST);
     let shifted = held * std::f32::consts::LOG2_E + ROUNDING;
     let n = shifted - ROUNDING;
@@ -25,7 +25,7 @@ pub(super) fn exponential(x: f32) -> f32 {
     let series = series * r + 0.5;
     let series = series * r + 1.0;
     let series = series * r + 1.0;
-    // The low bits of the shifted number are n: moved to the exponent they are 2^n.
+    // The low bits of the shifted number are n. Moved to the exponent, they make 2^n.
     let power = f32::from_bits(
         shifted
             .to_bits()

@@ -1,15 +1,16 @@
-//! Tokens of the prompt and the output of one choice, and what their repetition costs.
+//! The tokens of a choice's prompt and output, and the repetition penalties that they cause.
 //!
-//! Invariant: a step costs as much as there are different tokens, never as much as there were tokens.
+//! Invariant: the cost of a step grows with the number of distinct tokens, not with the length of
+//! the text.
 
 use std::collections::HashMap;
 
 use super::Sampling;
 
-/// What was said so far. Empty where no penalty needs it.
+/// Token counts so far. Empty if no penalty is set.
 #[derive(Debug, Clone)]
 pub(super) struct History {
-    /// How often each token is in the output; 0 for those of the prompt alone.
+    /// Occurrences of each token in the output; 0 for tokens that occur only in the prompt.
     counts: HashMap<u32, u32>,
     repetition: f32,
     frequency: f32,
@@ -30,7 +31,7 @@ impl History {
         history
     }
 
-    /// Tokens of the prompt count for repetition alone.
+    /// Tokens of the prompt count only for the repetition penalty.
     #[expect(clippy::float_cmp, reason = "exactly 1 does nothing")]
     fn repeats(&self) -> bool {
         self.repetition != 1.0
@@ -40,7 +41,7 @@ impl History {
         self.repeats() || self.frequency != 0.0 || self.presence != 0.0
     }
 
-    /// Notes a token of the output.
+    /// Records a token of the output.
     pub(super) fn said(&mut self, token: u32) {
         if self.weighs() {
             let count = self.counts.entry(token).or_insert(0);
@@ -48,7 +49,8 @@ impl History {
         }
     }
 
-    /// Repetition first, for prompt and output; then frequency and presence, for output.
+    /// Applies the repetition penalty to tokens of prompt and output, then frequency and presence
+    /// penalties to tokens of the output.
     pub(super) fn apply(&self, logits: &mut [f32]) {
         for (token, count) in &self.counts {
             let Some(logit) = logits.get_mut(*token as usize) else {

@@ -1,34 +1,34 @@
-//! Which tokens may be drawn: `top_k`, `top_p` and `min_p`, in this order.
+//! Selects the candidate tokens by `top_k`, `top_p` and `min_p`, in this order.
 //!
-//! Invariant: of equally likely tokens the one with the smaller id is kept. Nothing is sorted that is
-//! not about to be kept, and buffers are used again.
+//! Invariant: among equally likely tokens, the smaller id is kept. Only tokens that are likely to
+//! be kept are sorted, and buffers are reused.
 
 use std::cmp::Ordering;
 
 use super::Sampling;
 use super::exponential::exponential;
 
-/// Fewer are not worth a selection.
+/// Minimum buffer size of a selection; smaller selections do not pay.
 const SMALL: usize = 512;
 
-/// How many sums are made on the way to `top_p`.
+/// Number of histogram bins for `top_p`.
 const STEPS: usize = 1024;
 
-/// A token that may be drawn.
+/// A candidate token.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Candidate {
     pub(super) token: u32,
     logit: f32,
-    /// In proportion to its probability: 1 for the likeliest.
+    /// Unnormalised probability: 1 for the most likely token.
     pub(super) weight: f32,
 }
 
-/// Likelier first, then by id.
+/// Orders by descending logit, then by id.
 fn by_logit(a: &Candidate, b: &Candidate) -> Ordering {
     b.logit.total_cmp(&a.logit).then(a.token.cmp(&b.token))
 }
 
-/// What stays, by id. `most` is the largest logit.
+/// Fills `kept` with the candidates, ordered by id. `most` is the largest logit.
 pub(super) fn keep(settings: &Sampling, logits: &[f32], most: f32, kept: &mut Vec<Candidate>) {
     kept.clear();
     let least = least(settings, most);
@@ -53,7 +53,7 @@ pub(super) fn keep(settings: &Sampling, logits: &[f32], most: f32, kept: &mut Ve
     kept.retain(|candidate| candidate.logit >= least);
 }
 
-/// The smallest logit that `min_p` keeps. The likeliest token always stays.
+/// Returns the smallest logit that `min_p` keeps. The most likely token always stays.
 pub(super) fn least(settings: &Sampling, most: f32) -> f32 {
     let least = most + settings.temperature * settings.min_p.ln();
     least.min(most)
@@ -75,8 +75,8 @@ fn gather(logits: &[f32], least: f32, kept: &mut Vec<Candidate>) {
     }
 }
 
-/// The `count` likeliest, in no order. What is no better than the worst of the best so far is passed
-/// over; the others are selected from when they are twice as many as wanted.
+/// Collects the `count` most likely tokens, unordered. Tokens below the worst of the best so far
+/// are skipped. The buffer is reduced when it holds twice as many as wanted.
 fn likeliest(logits: &[f32], count: usize, kept: &mut Vec<Candidate>) {
     let room = count.saturating_mul(2).max(SMALL);
     let mut least = f32::NEG_INFINITY;
@@ -96,13 +96,13 @@ fn likeliest(logits: &[f32], count: usize, kept: &mut Vec<Candidate>) {
     }
 }
 
-/// A logit below which tokens cannot be among those that sum up to `top_p`: all of them together have
-/// less than what it leaves out.
+/// Returns a logit below which tokens cannot belong to the nucleus of `top_p`: together they have
+/// less probability than `top_p` leaves out.
 fn tail(settings: &Sampling, logits: &[f32], most: f32) -> f32 {
     let scale = 1.0 / settings.temperature;
     let mut lanes = [0.0_f32; 16];
     let mut sum = 0.0_f64;
-    // Sums of few numbers each, so that none is lost beside the others.
+    // Partial sums over few numbers keep the rounding error small.
     for part in logits.chunks(4096) {
         lanes.fill(0.0);
         for row in part.chunks(lanes.len()) {
@@ -122,12 +122,12 @@ fn tail(settings: &Sampling, logits: &[f32], most: f32) -> f32 {
     cut.min(most)
 }
 
-/// The likeliest whose weights sum up to `share` of all, with the one that reaches it. Their order
-/// stays.
+/// Keeps the most likely tokens whose weights sum up to `share` of the total, including the one
+/// that reaches it. Their order is preserved.
 fn nucleus(share: f32, most: f32, kept: &mut Vec<Candidate>) {
     let total: f64 = kept.iter().map(|one| f64::from(one.weight)).sum();
     let mut wanted = total * f64::from(share);
-    // Sums by logit, coarsely; only those about the edge are looked at one by one.
+    // A coarse histogram by logit; only tokens in the bin of the threshold are compared one by one.
     let least = kept.iter().fold(most, |least, one| least.min(one.logit));
     let height = (most - least).max(f32::MIN_POSITIVE);
     #[expect(
@@ -148,7 +148,7 @@ fn nucleus(share: f32, most: f32, kept: &mut Vec<Candidate>) {
         }
         reached
     });
-    // Rounding may leave a hair that nothing reaches: then all of them stay.
+    // Because of rounding, the sum may stay just below the threshold. Then all tokens are kept.
     let Some(edge) = edge else {
         return;
     };

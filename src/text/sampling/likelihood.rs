@@ -1,17 +1,17 @@
-//! How likely tokens are by the model itself, before anything is done to its logits.
+//! Token probabilities of the model itself, before penalties and biases change its logits.
 
 use super::exponential::exponential;
 
-/// The natural logarithm of a token's probability.
+/// A token and the natural logarithm of its probability.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Likelihood {
     /// The token.
     pub token: u32,
-    /// At most 0.
+    /// Natural logarithm of the probability; at most 0.
     pub logprob: f32,
 }
 
-/// The logarithm of the sum of e^(logit - most).
+/// Computes the logarithm of the sum of e^(logit - most).
 pub(super) fn normaliser(logits: &[f32], most: f32) -> f32 {
     let mut sum = 0.0_f64;
     for part in logits.chunks(4096) {
@@ -28,7 +28,7 @@ pub(super) fn normaliser(logits: &[f32], most: f32) -> f32 {
     normaliser
 }
 
-/// The `count` likeliest tokens, likeliest first; of equals the smaller id.
+/// Collects the `count` most likely tokens, most likely first; ties go to the smaller id.
 pub(super) fn likeliest(logits: &[f32], count: usize, top: &mut Vec<Likelihood>) {
     top.clear();
     if count == 0 {

@@ -1,7 +1,7 @@
-//! From logits to a token: settings, and the state of one choice.
+//! Sampling: turns logits into a token, by the settings of a request and the state of one choice.
 //!
-//! Invariant: the same settings, seed, choice and logits give the same token, on any machine and
-//! whatever else is being generated. Knows no tokenizer and no model.
+//! Invariant: the same settings, seed, choice and logits give the same token on every machine,
+//! whatever else is being generated. Tokenizers and models are handled elsewhere.
 
 mod bounds;
 mod error;
@@ -20,28 +20,30 @@ pub use wish::SamplingWish;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// How tokens are drawn. Every value is within its bounds ([`BOUNDS`]).
+/// Sampling settings. Every value is within its range ([`BOUNDS`]).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sampling {
-    /// Divides logits; 0 takes the likeliest token.
+    /// Divides the logits; 0 always takes the most likely token.
     pub temperature: f32,
-    /// So many of the likeliest tokens stay; 0 is all.
+    /// Sample from the K most likely tokens; 0 means all.
     pub top_k: usize,
-    /// The likeliest tokens stay whose probabilities sum up to this, with the one that reaches it.
+    /// Sample from the most likely tokens whose probabilities sum up to this, including the one
+    /// that reaches it.
     pub top_p: f32,
-    /// Tokens stay that are at least this likely, as a share of the likeliest one's probability.
+    /// Sample from tokens with at least this share of the most likely token's probability.
     pub min_p: f32,
-    /// Logits of tokens in the prompt or the output are divided by it, or multiplied where negative.
+    /// Divides positive logits of tokens in the prompt or the output, and multiplies negative ones.
     pub repetition_penalty: f32,
-    /// Taken from a token's logit for every time that it is in the output.
+    /// Subtracted from a token's logit for each occurrence in the output.
     pub frequency_penalty: f32,
-    /// Taken once from the logit of a token in the output.
+    /// Subtracted once from the logit of each token in the output.
     pub presence_penalty: f32,
-    /// Added to the logits of tokens.
+    /// Added to the logits of these tokens.
     pub logit_bias: Vec<(u32, f32)>,
-    /// Another seed draws otherwise; without one every request does.
+    /// Random seed. Without a seed, every request samples differently.
     pub seed: Option<u64>,
-    /// How many of the likeliest tokens are told beside the chosen one; `None` tells no probabilities.
+    /// Number of most likely tokens to report beside the sampled one; `None` reports no
+    /// probabilities.
     pub logprobs: Option<usize>,
 }
 
@@ -63,7 +65,7 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// What the request says; of the rest what the model's `generation_config.json` says; of the rest
+    /// Merges settings: the request overrides the model's `generation_config.json`, which overrides
     /// the defaults.
     pub fn merged(request: SamplingWish, generation_config: SamplingWish) -> Self {
         let default = Self::default();
@@ -84,9 +86,9 @@ impl Sampling {
         }
     }
 
-    /// The seed, one of chance where none was given. All choices of a request share it.
+    /// Returns the seed, or a random one if none is set. All choices of a request share it.
     pub fn seed(&self) -> u64 {
-        // The standard library takes the keys of its maps from the system's source of chance.
+        // The standard library seeds its hash maps from the operating system's random source.
         self.seed
             .unwrap_or_else(|| RandomState::new().build_hasher().finish())
     }

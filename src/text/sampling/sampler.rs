@@ -1,7 +1,8 @@
-//! The state of one choice: what was said, the source of chance, buffers.
+//! The sampler of one choice: its token history, its random number generator and its buffers.
 //!
-//! Invariant: one draw a token, from a stream of its own, so that neighbours that come and go change
-//! nothing. Steps in order: penalties, biases, temperature, `top_k`, `top_p`, `min_p`.
+//! Invariant: each token takes one random number from a stream of its own, so requests running
+//! beside it change nothing. The steps in order: penalties, biases, temperature, `top_k`, `top_p`,
+//! `min_p`.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -12,13 +13,13 @@ use super::keep::{self, Candidate};
 use super::likelihood::{self, Likelihood};
 use super::{Sampling, SamplingError};
 
-/// How many weights are summed up at a time.
+/// Number of weights per partial sum.
 const BLOCK: usize = 256;
 
-/// Temperatures below this take the likeliest token: nothing else would be drawn.
+/// Lower temperatures take the most likely token directly; sampling would never pick another one.
 const GREEDY: f32 = 1e-4;
 
-/// Draws the tokens of one choice.
+/// Samples the tokens of one choice.
 #[derive(Debug, Clone)]
 pub struct Sampler {
     settings: Sampling,
@@ -30,19 +31,20 @@ pub struct Sampler {
     raw: Vec<f32>,
 }
 
-/// A token that was drawn.
+/// A sampled token.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Chosen<'s> {
     /// The token.
     pub token: u32,
-    /// How likely the model held it to be; where it was asked for.
+    /// Its log probability by the model's own logits, if requested.
     pub logprob: Option<f32>,
-    /// The likeliest tokens, likeliest first; as many as were asked for.
+    /// The most likely tokens, most likely first; as many as requested.
     pub top: &'s [Likelihood],
 }
 
 impl Sampler {
-    /// For the choice at place `choice` of a request with this seed, of a model with so many tokens.
+    /// Creates the sampler for the choice with the index `choice` of a request with this seed, for
+    /// a model with this number of tokens.
     pub fn new(
         settings: Sampling,
         seed: u64,
@@ -72,8 +74,8 @@ impl Sampler {
         })
     }
 
-    /// Draws the next token. `allowed` has a bit for each token that may come, lowest first; tokens
-    /// behind its end may not. Logits are changed in place.
+    /// Samples the next token. `allowed` has a bit for each allowed token, lowest id first; tokens
+    /// beyond its end are excluded. The logits are changed in place.
     pub fn choose(
         &mut self,
         logits: &mut [f32],
@@ -105,7 +107,7 @@ impl Sampler {
     fn draw(&mut self, logits: &mut [f32]) -> Result<u32, SamplingError> {
         self.history.apply(logits);
         for (token, bias) in &self.settings.logit_bias {
-            // A slice may be shorter than the vocabulary that was spoken of.
+            // The slice may be shorter than the vocabulary given to `new`.
             if let Some(logit) = logits.get_mut(*token as usize) {
                 *logit = (*logit + bias).min(f32::MAX);
             }
@@ -126,14 +128,14 @@ impl Sampler {
             left -= f64::from(one.weight);
             left < 0.0
         });
-        // Rounding may leave a hair behind the last one.
+        // Because of rounding, the random number may lie just beyond the last token.
         let drawn = drawn.or_else(|| self.kept.iter().rev().find(|one| one.weight > 0.0));
         drawn.map(|one| one.token).ok_or(SamplingError::Nothing {
             tokens: logits.len(),
         })
     }
 
-    /// A draw among all that are at least `least`, without a list of them.
+    /// Samples from all tokens with a logit of at least `least`, without building a list.
     fn among_all(
         &mut self,
         logits: &[f32],
@@ -164,7 +166,8 @@ impl Sampler {
             }
             here
         });
-        // Rounding may leave a hair behind the last block that has any weight.
+        // Because of rounding, the random number may lie just beyond the last block with any
+        // weight.
         let block = block.or_else(|| self.sums.iter().rposition(|sum| *sum > 0.0));
         let start = block.map_or(0, |block| block * BLOCK);
         let mut drawn = None;
@@ -185,15 +188,16 @@ impl Sampler {
     }
 }
 
-/// The largest logit. -∞ is a token that the model rules out; there must be one that it does not.
+/// Returns the largest logit. -∞ marks a token that the model excludes; at least one token must
+/// remain.
 fn largest(logits: &[f32]) -> Result<f32, SamplingError> {
-    // In lanes, so that the compiler compares several at a time.
+    // Separate lanes let the compiler compare several numbers at once.
     let mut lanes = [f32::NEG_INFINITY; 16];
     let mut sound = [true; 16];
     let rows = logits.chunks_exact(lanes.len());
     let rest = rows.remainder();
     let mut see = |place: usize, logit: f32| {
-        // False for NaN, too.
+        // Also false for NaN.
         sound[place] &= logit < f32::INFINITY;
         if logit > lanes[place] {
             lanes[place] = logit;
@@ -232,7 +236,7 @@ fn first(logits: &[f32], is: impl Fn(f32) -> bool) -> Result<u32, SamplingError>
     Ok(u32::try_from(token).expect("vocabularies are counted in 32 bits"))
 }
 
-/// Rules out the tokens without a bit.
+/// Excludes the tokens whose bit is not set.
 fn forbid(logits: &mut [f32], allowed: &[u32]) {
     let mut words = allowed.iter().copied();
     for part in logits.chunks_mut(32) {
@@ -250,7 +254,7 @@ fn forbid(logits: &mut [f32], allowed: &[u32]) {
     }
 }
 
-/// From 0 to below 1.
+/// Returns a number from 0 (included) to 1 (excluded).
 #[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
 fn uniform(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1_u64 << 53) as f64

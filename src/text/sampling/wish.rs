@@ -1,6 +1,6 @@
-//! Settings of sampling as a request or a `generation_config.json` says them.
+//! Sampling settings as given in a request or in a `generation_config.json`.
 //!
-//! Invariant: what is read is within its bounds; a field that is absent or `null` says nothing.
+//! Invariant: parsed values are in range; absent and `null` fields count as not given.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 use super::SamplingError;
 use super::bounds::{Bound, MOST_BIAS, MOST_LOGPROBS};
 
-/// Longest value that an error shows.
+/// Maximum length of a value in an error message, in characters.
 const SHOWN: usize = 60;
 
-/// What somebody wants of [`Sampling`](super::Sampling).
+/// Optional overrides of [`Sampling`](super::Sampling).
 #[derive(Debug, Clone, Default, PartialEq)]
 #[expect(missing_docs, reason = "each is documented on the setting")]
 pub struct SamplingWish {
@@ -29,7 +29,7 @@ pub struct SamplingWish {
 }
 
 impl SamplingWish {
-    /// Of a request, or of a predict config. Fields of other matters are passed over.
+    /// Parses the settings of a request or of a predict config. Other fields are ignored.
     pub fn of_request(fields: &Map<String, Value>) -> Result<Self, SamplingError> {
         let mut wish = Self::numbers(fields)?;
         wish.logit_bias = biases(fields)?;
@@ -38,8 +38,8 @@ impl SamplingWish {
         Ok(wish)
     }
 
-    /// Of a model's `generation_config.json`. How to draw is taken from it where it says that it draws
-    /// (`do_sample`); where it says that it does not, the likeliest token is taken.
+    /// Parses a model's `generation_config.json`. Its settings apply only if `do_sample` is true;
+    /// if it is false, the most likely token is always taken.
     pub fn of_generation_config(config: &Map<String, Value>) -> Result<Self, SamplingError> {
         let all = Self::numbers(config)?;
         Ok(match config.get("do_sample") {
@@ -52,7 +52,7 @@ impl SamplingWish {
         })
     }
 
-    /// This one's fields, and the other's where it says nothing.
+    /// Returns this override with gaps filled from `other`.
     #[must_use]
     pub fn over(self, other: Self) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl SamplingWish {
         Ok(Self {
             temperature: number("temperature")?,
             top_k: self::number(fields, "top_k")?.map(count),
-            // What is above zero stays so, however small.
+            // A value above zero stays above zero, however small it is.
             top_p: number("top_p")?.map(|value| value.max(f32::MIN_POSITIVE)),
             min_p: number("min_p")?,
             repetition_penalty: number("repetition_penalty")?
@@ -90,7 +90,7 @@ impl SamplingWish {
     }
 }
 
-/// -1 means all, as 0 does.
+/// Converts a count; -1 means all, as 0 does.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -131,7 +131,7 @@ fn seed(fields: &Map<String, Value>) -> Result<Option<u64>, SamplingError> {
     let Some(value) = said(fields, "seed") else {
         return Ok(None);
     };
-    // Clients send negative seeds, too: each is a seed of its own.
+    // Clients also send negative seeds; each is a distinct seed.
     let seed = value
         .as_u64()
         .or_else(|| value.as_i64().map(i64::cast_unsigned));
@@ -139,7 +139,7 @@ fn seed(fields: &Map<String, Value>) -> Result<Option<u64>, SamplingError> {
     Ok(Some(seed))
 }
 
-/// `{"token id": bias}`.
+/// Parses `{"token id": bias}`.
 fn biases(fields: &Map<String, Value>) -> Result<Option<Vec<(u32, f32)>>, SamplingError> {
     let Some(value) = said(fields, "logit_bias") else {
         return Ok(None);
@@ -152,7 +152,7 @@ fn biases(fields: &Map<String, Value>) -> Result<Option<Vec<(u32, f32)>>, Sampli
         let id = token.parse::<u32>().map_err(|_| SamplingError::Setting {
             field: "logit_bias".to_owned(),
             expected: expected.to_owned(),
-            found: format!("one with the key {}", Value::from(token.as_str())),
+            found: format!("an object with the key {}", Value::from(token.as_str())),
         })?;
         let field = format!("logit_bias.{id}");
         let number = bias.as_f64().filter(|bias| bias.abs() <= MOST_BIAS);
@@ -163,7 +163,8 @@ fn biases(fields: &Map<String, Value>) -> Result<Option<Vec<(u32, f32)>>, Sampli
     Ok(Some(biases.into_iter().collect()))
 }
 
-/// Chats say whether (`logprobs`) and how many (`top_logprobs`), completions how many (`logprobs`).
+/// Parses the number of reported tokens. Chats have a boolean `logprobs` and a number
+/// `top_logprobs`; completions have a number `logprobs`.
 fn logprobs(fields: &Map<String, Value>) -> Result<Option<usize>, SamplingError> {
     let expected = "a whole number from 0 to 20";
     let count = |name: &str, value: &Value| {

@@ -1,6 +1,6 @@
-//! Rendering in a process that reads bytes of others.
+//! The worker's side of rendering: parses and renders templates in a sandboxed process.
 //!
-//! Invariant: it keeps templates, and nothing of a conversation.
+//! Invariant: the worker caches templates, but keeps nothing of a conversation.
 
 use std::error::Error as _;
 use std::io;
@@ -12,16 +12,16 @@ use super::protocol::{Failure, Reply, Request};
 use crate::runtime::parsers::{Answer, ContentId, Kept, Task};
 use crate::runtime::process::frame::MAX_HEAD;
 
-/// Most templates that are kept.
+/// Maximum number of cached templates.
 const KEPT: usize = 16;
 
-/// Longest text that is answered, in bytes.
+/// Maximum length of a rendered text, in bytes.
 const MAX_TEXT: usize = (MAX_HEAD - 1024) / 6;
 
-/// Longest message of a failure, in bytes: a template can raise anything.
+/// Maximum length of an error message, in bytes. A template can raise messages of any length.
 const MAX_MESSAGE: usize = 4096;
 
-/// Renders templates, and keeps those that it parsed.
+/// Renders templates and caches the parsed ones.
 pub struct Rendering(Kept<Ready>);
 
 impl Default for Rendering {
@@ -31,7 +31,7 @@ impl Default for Rendering {
 }
 
 impl Rendering {
-    /// Renders a conversation.
+    /// Executes one rendering job.
     pub fn work(&mut self, task: &Task) -> io::Result<Answer> {
         let id = task.id.ok_or(io::ErrorKind::InvalidData)?;
         let request: Request = task.ask()?;
@@ -85,7 +85,7 @@ fn failed(error: &Error, reading: bool) -> Reply {
     }
 }
 
-/// What the template itself said, however deep within calls.
+/// Returns the message that the template itself raised, however deep in the call stack.
 fn raised(error: &Error) -> Option<&str> {
     let mut cause = error.source();
     while let Some(error) = cause {

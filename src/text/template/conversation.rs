@@ -1,4 +1,4 @@
-//! What a template sees.
+//! The conversation that a chat template renders.
 
 use std::borrow::Cow;
 
@@ -8,20 +8,20 @@ use serde_json::{Map, Value};
 /// A conversation in the form that templates expect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Conversation {
-    /// Messages as objects: `role`, `content`, what else the template knows. Reasoning may have any of
-    /// its names.
+    /// Messages as objects with `role`, `content` and other fields that the template knows.
+    /// Reasoning may have any of its usual names.
     pub messages: Vec<Value>,
-    /// Tools as objects, as the caller wrote them; absent where there are none.
+    /// Tools as objects, as the caller wrote them; `None` without tools.
     pub tools: Option<Vec<Value>>,
-    /// Whether the text ends with the beginning of an answer.
+    /// Whether the prompt ends with the beginning of an answer.
     pub add_generation_prompt: bool,
-    /// Further variables of the template. They go before those of the package and before the above,
-    /// but for messages and tools.
+    /// Further template variables. They override those of the package and the fields above, except
+    /// for messages and tools.
     pub variables: Map<String, Value>,
 }
 
 impl Conversation {
-    /// These messages, to be answered.
+    /// Creates a conversation of these messages that awaits an answer.
     pub fn of(messages: Vec<Value>) -> Self {
         Self {
             messages,
@@ -32,10 +32,10 @@ impl Conversation {
     }
 }
 
-/// Names under which templates look for what an assistant thought, the first one by most.
+/// Field names that templates use for an assistant's reasoning, most common first.
 const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 
-/// A message with its reasoning under the names that templates know, as `transformers` has it.
+/// Copies a message's reasoning to all names that templates use, as `transformers` does.
 pub(super) fn with_reasoning(message: &Value) -> Cow<'_, Value> {
     let Some(fields) = message.as_object() else {
         return Cow::Borrowed(message);

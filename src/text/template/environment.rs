@@ -1,7 +1,7 @@
-//! A template made ready to render: Jinja as `transformers` sets it up.
+//! The Jinja environment that renders a template, set up like the one of `transformers`.
 //!
-//! Invariant: a template sees the conversation, its tokens and the functions named here, and no other
-//! template; what is none cannot be iterated over; nothing is escaped.
+//! Invariant: a template sees only the conversation, its special tokens and the functions defined
+//! here; it cannot load other templates. Iterating over none is an error. Nothing is escaped.
 
 use std::collections::BTreeMap;
 
@@ -14,22 +14,22 @@ use super::conversation::{Conversation, with_reasoning};
 use super::moment::Moment;
 use super::{generation_tag, json_text, methods};
 
-/// What the library calls the one template it knows.
+/// The name under which the library knows the template.
 const NAME: &str = "chat template";
 
-/// A template that was read.
+/// A parsed template.
 pub(super) struct Ready {
     environment: Environment<'static>,
     moment: Moment,
 }
 
-/// What a template said by `raise_exception`.
+/// The message of a template's `raise_exception`.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Raised(pub(super) String);
 
 impl Ready {
-    /// Reads a template.
+    /// Parses a template.
     pub(super) fn new(text: &str, fuel: u64) -> Result<Self, Error> {
         let moment = Moment::default();
         let mut environment = Environment::new();
@@ -62,7 +62,7 @@ impl Ready {
         })
     }
 
-    /// The prompt of a conversation at a moment, in seconds since 1970.
+    /// Renders a conversation's prompt at a moment, in seconds since 1970.
     pub(super) fn render(
         &self,
         conversation: &Conversation,
@@ -92,12 +92,12 @@ fn variables(conversation: &Conversation, tokens: &Map<String, serde_json::Value
     Value::from_pairs(all)
 }
 
-/// Python has no iteration over none.
+/// In Python, none is not iterable.
 fn is_iterable(value: &Value) -> bool {
     !value.is_none() && value.try_iter().is_ok()
 }
 
-/// To Jinja everything is a sequence that has a length and items.
+/// In Jinja, everything with a length and items is a sequence.
 fn is_sequence(value: &Value) -> bool {
     let kinds = [
         ValueKind::Undefined,

@@ -1,34 +1,34 @@
-//! Why there is no template, and why one gave no text.
+//! Errors of finding and rendering chat templates.
 //!
-//! Invariant: messages name a template's file by its name alone: where packages lie on a server is
-//! nobody's matter who asks it.
+//! Invariant: messages show only the name of a template's file. The location of packages on a
+//! server is not revealed.
 
 use std::path::{Path, PathBuf};
 
 use crate::runtime::parsers::ParserError;
 
-/// Why a package has no template to use.
+/// A package without a usable chat template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {
-    /// There is none.
+    /// The package has no chat template.
     #[error(
         "the package has no chat template: neither `chat_template` in {config} nor \
          chat_template.jinja or chat_template.json beside it; \
          put the model's chat_template.jinja beside its tokenizer.json"
     )]
     Absent {
-        /// The name of the tokenizer's config that was looked at.
+        /// Name of the tokenizer config that was searched.
         config: String,
     },
-    /// There are several, and none is for conversations in general.
+    /// The package has several templates, but no default one.
     #[error(
         "{} has the chat templates {}, and none named `default`; name one of them so",
         name(.file), quoted(.names)
     )]
     NoDefault {
-        /// Where they are.
+        /// The file or folder of the templates.
         file: PathBuf,
-        /// What they are named.
+        /// The names of the templates.
         names: Vec<String>,
     },
     /// A file cannot be read.
@@ -36,103 +36,103 @@ pub enum FindError {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// A file has something else in it than it should.
+    /// A file has invalid content.
     #[error("{}: `{field}`: expected {expected}, found {found}", name(.file))]
     Malformed {
         /// The file.
         file: PathBuf,
-        /// Where in it.
+        /// The field within the file.
         field: String,
-        /// What belongs there.
+        /// The expected value.
         expected: String,
-        /// What is there.
+        /// The value in the file.
         found: String,
     },
 }
 
-/// Why a template gave no text.
+/// A template that failed to render.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// The template itself refused the conversation. Its message is meant for whoever sent it.
+    /// The template itself rejected the conversation. Its message is meant for the client.
     #[error("the chat template ({}) does not take this conversation: {message}", place(.template, *.line))]
     Raised {
-        /// The template, as it is called in messages.
+        /// The template's label for messages.
         template: String,
         /// Line of the template.
         line: Option<usize>,
-        /// What the template says.
+        /// The template's message.
         message: String,
     },
-    /// The template cannot be read: the package is broken.
+    /// The template cannot be parsed: the package is broken.
     #[error("the chat template ({}) cannot be read: {reason}", place(.template, *.line))]
     Syntax {
         /// The template.
         template: String,
         /// Line of the template.
         line: Option<usize>,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
-    /// The template did something impossible with this conversation.
+    /// The template failed on this conversation.
     #[error("the chat template ({}) failed on this conversation: {reason}", place(.template, *.line))]
     Failed {
         /// The template.
         template: String,
         /// Line of the template.
         line: Option<usize>,
-        /// What went wrong.
+        /// The problem.
         reason: String,
     },
-    /// The conversation is too large to be rendered at all.
+    /// The conversation is too large to be rendered.
     #[error(
         "the conversation takes {bytes} bytes as JSON, more than the {most} that can be rendered; shorten it"
     )]
     TooLarge {
-        /// Its size.
+        /// Its size, in bytes.
         bytes: usize,
-        /// The limit.
+        /// The maximum size, in bytes.
         most: usize,
     },
-    /// A limit was reached.
+    /// The rendering reached a limit.
     #[error(
         "the chat template ({template}) reached {limit}; a sound one is far from it: see what it does with this conversation"
     )]
     Limit {
         /// The template.
         template: String,
-        /// Which.
+        /// The limit.
         limit: String,
     },
-    /// The process that rendered ended.
+    /// The worker process crashed.
     #[error("the process that rendered the chat template ({template}) died: {reason}")]
     Died {
         /// The template.
         template: String,
-        /// How it ended.
+        /// How the process ended.
         reason: String,
     },
-    /// No process can be started to render in.
+    /// The worker process cannot be started.
     #[error("no process can be started to render the chat template in: {reason}")]
     Start {
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// Every process that renders was busy for too long.
+    /// All worker processes were busy for too long.
     #[error("the chat template was not rendered: {reason}; try again later")]
     Busy {
-        /// What was busy.
+        /// The busy resource.
         reason: String,
     },
-    /// Nobody waits for the text any more.
+    /// The request was cancelled.
     #[error("the request was cancelled before the chat template was rendered")]
     Cancelled,
 }
 
 impl TemplateError {
-    /// An error of the processes that render.
+    /// Converts an error of the worker processes.
     pub(super) fn of_parser(template: String, error: ParserError) -> Self {
         match error {
             ParserError::Busy { reason } => Self::Busy { reason },
@@ -148,7 +148,7 @@ impl TemplateError {
         }
     }
 
-    /// Whether the template itself was not tried: another moment may bring another outcome.
+    /// Returns whether the template did not run at all, so that a retry may succeed.
     pub(super) fn is_of_machine(&self) -> bool {
         matches!(
             self,
@@ -156,7 +156,7 @@ impl TemplateError {
         )
     }
 
-    /// Whether another conversation would have been rendered: the fault is the caller's to mend.
+    /// Returns whether the conversation is at fault, so that the caller can fix the request.
     pub fn is_about_the_conversation(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! Reading the files of a package that templates are in.
+//! Reads the files of a package that contain templates.
 //!
 //! Invariant: no file is read beyond [`MAX_FILE`].
 
@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 use super::error::FindError;
 use crate::source;
 
-/// Largest file that is read, in bytes. A tokenizer's config with a thousand added tokens has 200 kB.
+/// Maximum size of a file, in bytes. A tokenizer config with a thousand added tokens has 200 kB.
 const MAX_FILE: u64 = 16 << 20;
 
-/// A file's JSON object.
+/// Reads a file as a JSON object.
 pub(super) fn object(file: &Path) -> Result<Map<String, Value>, FindError> {
     match serde_json::from_str(&read(file)?) {
         Ok(Value::Object(object)) => Ok(object),
@@ -24,7 +24,7 @@ pub(super) fn object(file: &Path) -> Result<Map<String, Value>, FindError> {
     }
 }
 
-/// A file's text.
+/// Reads a file as text.
 pub(super) fn read(file: &Path) -> Result<String, FindError> {
     let unreadable = |reason: String| FindError::Unreadable {
         file: file.to_owned(),
@@ -34,7 +34,7 @@ pub(super) fn read(file: &Path) -> Result<String, FindError> {
     String::from_utf8(bytes).map_err(|error| unreadable(format!("it is no UTF-8: {error}")))
 }
 
-/// A field of a file that is not as it must be.
+/// Creates the error of an invalid field in a file.
 pub(super) fn malformed(file: &Path, field: &str, expected: &str, found: &str) -> FindError {
     FindError::Malformed {
         file: file.to_owned(),
@@ -44,7 +44,7 @@ pub(super) fn malformed(file: &Path, field: &str, expected: &str, found: &str) -
     }
 }
 
-/// What a value is, in words.
+/// Returns the name of the value's JSON type.
 pub(super) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",

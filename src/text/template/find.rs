@@ -1,9 +1,10 @@
-//! Where a package's chat templates are.
+//! Finds the chat templates of a package.
 //!
-//! In `tokenizer_config.json` as a text or as a list of named ones; in `chat_template.jinja`,
-//! `chat_template.json` and `additional_chat_templates/*.jinja` beside it, the tokenizer or the package's
-//! config. Files go before the field, as in `transformers`, which writes files today. Invariant: there are
-//! at most [`MAX_TEMPLATES`], none longer than [`MAX_TEMPLATE`].
+//! `tokenizer_config.json` may hold one template or a list of named ones. Files beside it, beside
+//! the tokenizer or beside the package's config are `chat_template.jinja`, `chat_template.json` and
+//! `additional_chat_templates/*.jinja`. Files override the field, as in `transformers`, which
+//! writes files nowadays. Invariant: a package has at most [`MAX_TEMPLATES`], each of at most
+//! [`MAX_TEMPLATE`] bytes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,19 +19,20 @@ use super::special_tokens;
 use super::takes::Takes;
 use crate::runtime::parsers::ContentId;
 
-/// Longest template, in bytes. The largest that are known have 30 kB.
+/// Maximum size of a template, in bytes. The largest known ones have 30 kB.
 const MAX_TEMPLATE: usize = 1 << 20;
 
-/// Most templates beside one another.
+/// Maximum number of templates in a package.
 const MAX_TEMPLATES: usize = 64;
 
 const DEFAULT: &str = "default";
 const WITH_TOOLS: &str = "tool_use";
 
-/// Where to look.
+/// The files of a package that the search starts from.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Places<'a> {
-    /// The tokenizer's config, where the package names one; else one beside the tokenizer is found.
+    /// The tokenizer config, if the package names one; otherwise the one beside the tokenizer is
+    /// used.
     pub tokenizer_config: Option<&'a Path>,
     /// The tokenizer.
     pub tokenizer: Option<&'a Path>,
@@ -45,13 +47,13 @@ pub struct Templates {
     named: BTreeMap<String, Template>,
 }
 
-/// A template, with the special tokens that it may write. Copies share it.
+/// A template with the special tokens that it may write. Clones share the data.
 #[derive(Debug, Clone)]
 pub struct Template(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// No other template of this process has it.
+    /// Unique id within this process.
     id: u64,
     file: PathBuf,
     name: String,
@@ -61,7 +63,7 @@ struct Inner {
 }
 
 impl Templates {
-    /// Looks for them.
+    /// Finds the templates of a package.
     pub fn find(places: Places) -> Result<Self, FindError> {
         let config_file = places.tokenizer_config.map(Path::to_owned).or_else(|| {
             let beside = places.tokenizer?.with_file_name("tokenizer_config.json");
@@ -113,7 +115,7 @@ impl Templates {
         })
     }
 
-    /// The one for conversations with tools or without.
+    /// Returns the template for conversations with or without tools.
     pub fn choose(&self, with_tools: bool) -> Result<&Template, FindError> {
         let special = with_tools.then(|| self.named.get(WITH_TOOLS)).flatten();
         let only = || (self.named.len() == 1).then(|| self.named.values().next());
@@ -126,15 +128,15 @@ impl Templates {
             })
     }
 
-    /// All, by name.
+    /// Iterates over all templates by name.
     pub fn all(&self) -> impl Iterator<Item = (&str, &Template)> {
         self.named.iter().map(|(name, one)| (name.as_str(), one))
     }
 }
 
 impl Template {
-    /// A template of this text, from this file. `tokens` are variables of the template: `bos_token` and
-    /// the like.
+    /// Creates a template from a text and its file. `tokens` are template variables such as
+    /// `bos_token`.
     pub fn new(
         file: impl Into<PathBuf>,
         name: &str,
@@ -146,24 +148,24 @@ impl Template {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             file: file.into(),
             name: name.to_owned(),
-            // Jinja reads any end of line as one newline.
+            // Jinja treats every line ending as one newline.
             text: text.replace("\r\n", "\n").replace('\r', "\n"),
             tokens,
             takes: OnceLock::new(),
         }))
     }
 
-    /// The file it came from.
+    /// Returns the file that it came from.
     pub fn file(&self) -> &Path {
         &self.0.file
     }
 
-    /// Its text.
+    /// Returns its text.
     pub fn text(&self) -> &str {
         &self.0.text
     }
 
-    /// The special tokens it may write, by the variable's name.
+    /// Returns the special tokens that it may write, by variable name.
     pub fn tokens(&self) -> &Map<String, Value> {
         &self.0.tokens
     }
@@ -176,7 +178,8 @@ impl Template {
         &self.0.takes
     }
 
-    /// What messages call it: its file's name, and its own where it has another than most.
+    /// Returns its label for messages: the file's name, and the template's own name unless it is
+    /// the default one.
     pub(super) fn label(&self) -> String {
         let file = self
             .0
@@ -194,7 +197,7 @@ impl Template {
 
 type Texts = BTreeMap<String, (PathBuf, String)>;
 
-/// `chat_template.jinja` and `additional_chat_templates/*.jinja`.
+/// Reads `chat_template.jinja` and `additional_chat_templates/*.jinja`.
 fn of_folder(folder: &Path, texts: &mut Texts) -> Result<(), FindError> {
     let file = folder.join("chat_template.jinja");
     if file.is_file() {
@@ -216,7 +219,7 @@ fn of_folder(folder: &Path, texts: &mut Texts) -> Result<(), FindError> {
     Ok(())
 }
 
-/// The field `chat_template`: a text, or a list of `{"name", "template"}`.
+/// Reads the field `chat_template`: a text, or a list of `{"name", "template"}`.
 fn of_config(file: &Path, config: &Map<String, Value>, texts: &mut Texts) -> Result<(), FindError> {
     let mut add = |name: &str, field: &str, text: &str| {
         let text = template(file, field, text.to_owned())?;
@@ -256,7 +259,7 @@ fn of_config(file: &Path, config: &Map<String, Value>, texts: &mut Texts) -> Res
     }
 }
 
-/// `chat_template.json`, which processors of pictures and sound had.
+/// Reads `chat_template.json`, which older image and audio processors have.
 fn of_legacy(folders: &[&Path], texts: &mut Texts) -> Result<(), FindError> {
     for folder in folders {
         let file = folder.join("chat_template.json");

@@ -1,18 +1,18 @@
-//! `{% generation %}` … `{% endgeneration %}`, with which templates mark an assistant's words for
-//! training.
+//! Replaces the tags `{% generation %}` … `{% endgeneration %}`, with which templates mark an
+//! assistant's words for training.
 //!
-//! The library refuses tags that it does not know, so they become a scope of their own, which is all
-//! they are when rendering. Invariant: the text keeps its length and its lines, so that errors point to
-//! the right place; nothing but these tags is changed.
+//! The Jinja library rejects unknown tags. So these tags become a plain scope, which is all they
+//! mean when rendering. Invariant: the text keeps its length and its lines, so that errors point to
+//! the right place. Nothing else is changed.
 
 use std::borrow::Cow;
 
-/// As long as `generation`.
+/// Replacement with the length of `generation`.
 const OPEN: &str = "with      ";
-/// As long as `endgeneration`.
+/// Replacement with the length of `endgeneration`.
 const CLOSE: &str = "endwith      ";
 
-/// The template without these tags.
+/// Returns the template with these tags replaced.
 pub(super) fn replaced(template: &str) -> Cow<'_, str> {
     let mut tags = tags(template).peekable();
     if tags.peek().is_none() {
@@ -29,7 +29,7 @@ pub(super) fn replaced(template: &str) -> Cow<'_, str> {
     text.into()
 }
 
-/// Where such names stand, and what takes their place.
+/// Iterates over the positions of the tags' names and their replacements.
 fn tags(template: &str) -> impl Iterator<Item = (usize, &'static str)> {
     let mut rest = Reader { template, at: 0 };
     std::iter::from_fn(move || {
@@ -55,7 +55,7 @@ impl Reader<'_> {
         &self.template[self.at..]
     }
 
-    /// The place of the next tag's name; the reader stands after the tag.
+    /// Returns the range of the next tag's name, and moves the reader past the tag.
     fn next_tag(&mut self) -> Option<std::ops::Range<usize>> {
         loop {
             let rest = self.rest();
@@ -86,7 +86,7 @@ impl Reader<'_> {
         start..start + length
     }
 
-    /// Goes past the end of a tag, which does not stand within a string.
+    /// Moves past the end of a tag, ignoring string literals.
     fn skip_code(&mut self, end: &str) -> Option<()> {
         let mut quote = None;
         let mut escaped = false;
@@ -106,7 +106,7 @@ impl Reader<'_> {
         None
     }
 
-    /// Goes to the tag that ends a raw text; to the end if none does.
+    /// Moves to the tag that ends a raw block, or to the end of the text.
     fn skip_raw(&mut self) {
         loop {
             let Some(found) = self.rest().find("{%") else {

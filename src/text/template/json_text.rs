@@ -1,14 +1,15 @@
-//! The filter `tojson`: JSON as Python's `json.dumps` writes it, which models were trained on.
+//! The filter `tojson`: writes JSON as Python's `json.dumps` does, because models were trained on
+//! that format.
 //!
-//! Invariant: text is not escaped for HTML, and not for ASCII unless asked; keys stay in their order
-//! unless asked; what nests too deeply is an error.
+//! Invariant: text is not escaped for HTML, and escaped to ASCII only on request. Keys keep their
+//! order unless sorting is requested. Too deep nesting is an error.
 
 use std::fmt::Write as _;
 
 use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
-/// Deepest nesting: what a conversation has in it is no deeper, and Python would give up at a thousand.
+/// Maximum nesting. Conversations are less deep, and Python would fail at a thousand.
 const MAX_DEPTH: usize = 256;
 
 /// `tojson(ensure_ascii=false, indent=none, separators=none, sort_keys=false)`.
@@ -187,7 +188,7 @@ impl Writer {
     }
 }
 
-/// A number as Python writes it.
+/// Formats a number as Python does.
 pub(super) fn number(value: &Value) -> String {
     match f64::try_from(value.clone()) {
         Ok(float) if !value.is_integer() => float_text(float),
@@ -195,7 +196,7 @@ pub(super) fn number(value: &Value) -> String {
     }
 }
 
-/// The shortest digits that mean it, with an exponent where it is below 1e-4 or at least 1e16.
+/// Formats with the shortest exact digits, and with an exponent below 1e-4 and from 1e16 on.
 fn float_text(float: f64) -> String {
     if float.is_nan() {
         return "NaN".to_owned();

@@ -1,6 +1,6 @@
-//! Methods of Python's values that the library's own set lacks, or has otherwise than Python.
+//! Methods of Python's values that the Jinja library lacks, or that behave differently there.
 //!
-//! Invariant: what is not here is the library's (`minijinja_contrib::pycompat`).
+//! Invariant: all other methods come from the library (`minijinja_contrib::pycompat`).
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use minijinja::value::{Kwargs, Tuple, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
-/// Calls a method that a value has in Python.
+/// Calls a method that the value has in Python.
 pub(super) fn call(
     state: &mut State,
     value: &Value,
@@ -27,12 +27,12 @@ pub(super) fn call(
     }
 }
 
-/// The filter `trim`: of anything's text, by Python's idea of white space.
+/// The filter `trim`: strips the value's text of Python's white space.
 pub(super) fn trim(value: &Value, characters: Option<&str>) -> String {
     stripped(&text_of(value), characters, Side::Both).to_owned()
 }
 
-/// The filter `replace`, with the count that the library's lacks.
+/// The filter `replace` with a count, which the library's filter lacks.
 pub(super) fn replace(value: &Value, old: &str, new: &str, count: Option<i64>) -> String {
     let text = text_of(value);
     match count.map(usize::try_from) {
@@ -122,12 +122,12 @@ fn stripped<'t>(text: &'t str, characters: Option<&str>, side: Side) -> &'t str 
     }
 }
 
-/// Python also takes the separators of records and files for white space.
+/// Python also treats record and file separators as white space.
 fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
 }
 
-/// Letters after what is no letter are capitals, all others are not.
+/// Capitalises each letter that follows a non-letter, and lowercases all others.
 fn title(text: &str) -> String {
     let mut titled = String::with_capacity(text.len());
     let mut within = false;
@@ -194,7 +194,7 @@ fn split(text: &str, arguments: &[Value], from_end: bool) -> Result<Value, Error
     Ok(pieces.into_iter().map(Value::from).collect())
 }
 
-/// Split at runs of white space, of which none is left at the ends.
+/// Splits at runs of white space; the ends are stripped.
 fn words(text: &str, most: Option<usize>, from_end: bool) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = stripped(text, None, Side::Both);

@@ -1,9 +1,9 @@
-//! Chat templates: a package's own text that turns a conversation into a prompt.
+//! Chat templates: a package's own Jinja templates, which turn a conversation into a prompt.
 //!
-//! A template is a program that came with a package, so it runs in a worker process with limits of
-//! memory and time ([`Renderer`]). Invariant: what is rendered is what `transformers` renders of the same
-//! conversation; whatever a template does, the caller gets a text or a [`TemplateError`]. Knows no
-//! tokenizer and no request: [`Conversation`] is what a template sees.
+//! A template is a program from a package, so it runs in a worker process with limits on memory and
+//! time ([`Renderer`]). Invariant: the rendered text equals that of `transformers`. Whatever a
+//! template does, the caller gets a text or a [`TemplateError`]. Tokenizers and requests are
+//! handled elsewhere: a template sees only a [`Conversation`].
 
 mod child;
 mod conversation;
@@ -27,5 +27,5 @@ pub use find::{Places, Template, Templates};
 pub use renderer::{Limits, Renderer};
 pub use takes::Takes;
 
-/// The name of this work.
+/// The name of this kind of job.
 pub const WORK: &str = "templates";

@@ -1,6 +1,6 @@
-//! The function `strftime_now`: the local time, as a template wants it written.
+//! The function `strftime_now`: formats the local time for a template.
 //!
-//! Invariant: a pattern that nobody knows is an error, never a panic.
+//! Invariant: an unknown pattern is an error, never a panic.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use chrono::format::{Item, StrftimeItems};
 use chrono::{Local, TimeZone};
 use minijinja::{Error, ErrorKind};
 
-/// The moment of the rendering that goes on, shared with the function that templates call.
+/// The moment of the current rendering, shared with the function that templates call.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Moment(Arc<AtomicI64>);
 
 impl Moment {
-    /// Seconds since 1970.
+    /// Sets the moment, in seconds since 1970.
     pub(super) fn set(&self, seconds: i64) {
         self.0.store(seconds, Ordering::Relaxed);
     }
 
-    /// As Python's `datetime.now().strftime(pattern)`.
+    /// Formats the moment like Python's `datetime.now().strftime(pattern)`.
     pub(super) fn text(&self, pattern: &str) -> Result<String, Error> {
-        // Python's `%f` is microseconds.
+        // In Python, `%f` means microseconds.
         let pattern = pattern.replace("%f", "%6f");
         let items: Vec<Item> = StrftimeItems::new(&pattern).collect();
         let unknown = || {

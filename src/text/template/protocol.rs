@@ -1,4 +1,4 @@
-//! What a process that renders and its parent say to each other.
+//! Messages between a rendering worker and its parent process.
 
 use std::borrow::Cow;
 
@@ -7,31 +7,31 @@ use serde_json::{Map, Value};
 
 use super::conversation::Conversation;
 
-/// A rendering.
+/// A rendering request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Request<'r> {
-    /// What the template may write.
+    /// Special tokens that the template may write.
     pub(super) tokens: Cow<'r, Map<String, Value>>,
-    /// What is to be rendered.
+    /// The conversation to render.
     pub(super) conversation: Cow<'r, Conversation>,
-    /// Seconds since 1970.
+    /// Current time, in seconds since 1970.
     pub(super) now: i64,
-    /// Most steps of the template.
+    /// Maximum number of template steps.
     pub(super) steps: u64,
 }
 
-/// Its outcome.
+/// The result of a rendering.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Reply {
-    /// The text.
+    /// The rendered text.
     Rendered(String),
-    /// There is none.
+    /// The rendering failed.
     Failed {
-        /// What kind of failure.
+        /// The kind of failure.
         failure: Failure,
         /// Line of the template.
         line: Option<usize>,
-        /// What happened.
+        /// The error message.
         message: String,
     },
 }
@@ -39,14 +39,14 @@ pub(super) enum Reply {
 /// Kinds of failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Failure {
-    /// The template refused.
+    /// The template raised an error.
     Raised,
-    /// The template cannot be read.
+    /// The template cannot be parsed.
     Syntax,
-    /// It took too many steps.
+    /// The template took too many steps.
     Steps,
-    /// Its text is too long.
+    /// The rendered text is too long.
     Length,
-    /// Anything else it did.
+    /// Any other failure.
     Other,
 }

@@ -1,6 +1,6 @@
-//! Rendering in processes that read bytes of others.
+//! The client side of rendering: sends templates to sandboxed worker processes.
 //!
-//! Invariant: a rendering takes no longer than the limit for it.
+//! Invariant: a rendering takes no longer than its time limit.
 
 use std::borrow::Cow;
 use std::io;
@@ -16,22 +16,23 @@ use super::takes::{Takes, tried};
 use crate::runtime::parsers::{self, Client, Content, Job, ParserError, Parsers};
 use crate::runtime::process::frame::MAX_HEAD;
 
-/// Largest conversation, in bytes of JSON: it fits a frame together with any template.
+/// Maximum size of a conversation, in bytes of JSON. It fits one frame together with any template.
 const MAX_CONVERSATION: usize = MAX_HEAD / 2;
 
-/// What a rendering may take.
+/// Limits of a rendering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Memory of a process, in bytes.
+    /// Memory of a worker process, in bytes.
     pub memory: u64,
-    /// Time of a rendering.
+    /// Duration of a rendering.
     pub time: Duration,
-    /// Steps of a template.
+    /// Number of template steps.
     pub steps: u64,
 }
 
 impl Default for Limits {
-    /// Far from what sound templates need: some megabytes, and some hundred steps a message.
+    /// Returns limits far above the needs of valid templates: some megabytes, and some hundred
+    /// steps per message.
     fn default() -> Self {
         Self {
             memory: 128 << 20,
@@ -41,7 +42,7 @@ impl Default for Limits {
     }
 }
 
-/// Renders templates on behalf of one caller. Any thread may use it.
+/// Renders templates on behalf of one caller. It can be used from any thread.
 #[derive(Debug, Clone)]
 pub struct Renderer {
     client: Client,
@@ -49,12 +50,12 @@ pub struct Renderer {
 }
 
 impl Renderer {
-    /// In processes of this very binary.
+    /// Creates a renderer with worker processes of this binary.
     pub fn new() -> io::Result<Self> {
         Ok(Self::of(std::env::current_exe()?, Limits::default()))
     }
 
-    /// In processes of this binary, within these limits.
+    /// Creates a renderer with worker processes of `program`, within these limits.
     pub fn of(program: PathBuf, limits: Limits) -> Self {
         Self {
             client: Parsers::new(program).client(0),
@@ -62,7 +63,7 @@ impl Renderer {
         }
     }
 
-    /// In processes that are shared with others.
+    /// Creates a renderer with worker processes that are shared with other callers.
     pub fn by(client: Client) -> Self {
         Self {
             client,
@@ -70,7 +71,7 @@ impl Renderer {
         }
     }
 
-    /// The prompt of a conversation.
+    /// Renders a conversation's prompt.
     pub fn render(
         &self,
         template: &Template,
@@ -79,7 +80,7 @@ impl Renderer {
         self.render_at(template, conversation, SystemTime::now())
     }
 
-    /// The prompt of a conversation at a moment, which templates may print.
+    /// Renders a conversation's prompt at a moment, which templates may print.
     pub fn render_at(
         &self,
         template: &Template,
@@ -103,7 +104,7 @@ impl Renderer {
         }
     }
 
-    /// What a template makes of forms that conversations come in: found by trying, once a template.
+    /// Returns the message forms that a template accepts, tested once per template.
     pub fn takes(&self, template: &Template) -> Result<Takes, TemplateError> {
         if let Some(known) = template.takes().get() {
             return Ok(*known);

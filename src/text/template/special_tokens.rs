@@ -1,4 +1,4 @@
-//! Special tokens that a template may write, as its variables.
+//! The special tokens that a template may write, as template variables.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use super::error::FindError;
 use super::files::object;
 
-/// Variables like `bos_token`: of the tokenizer's config, and of `special_tokens_map.json`, where older
-/// packages have them.
+/// Collects variables such as `bos_token` from the tokenizer config and from
+/// `special_tokens_map.json`, which older packages have.
 pub(super) fn of(
     config: &Map<String, Value>,
     folders: &[&Path],
@@ -50,7 +50,7 @@ pub(super) fn of(
     Ok(tokens)
 }
 
-/// A token is written as its text or as `{"content": text}`.
+/// Returns a token's text. It is written as a string or as `{"content": text}`.
 fn token_text(value: &Value) -> Option<&str> {
     value.as_str().or_else(|| value.get("content")?.as_str())
 }

@@ -1,37 +1,37 @@
-//! What a template makes of the forms that conversations come in.
+//! Detects the message forms that a template accepts.
 //!
-//! Found by rendering small conversations and looking for what was in them: what a template does is a
-//! better witness than its text. Invariant: a form that fails is one that the template does not take;
-//! a fault of the machinery is never taken for an answer.
+//! Detection renders small conversations and searches the output for their content, which is more
+//! reliable than an analysis of the template's text. Invariant: a form on which the template fails
+//! counts as not accepted. A failure of a worker process is never taken for a result.
 
 use serde_json::{Value, json};
 
 use super::conversation::Conversation;
 use super::error::TemplateError;
 
-/// What a template takes.
+/// The message forms that a template accepts.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a form that is taken or not"
 )]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Takes {
-    /// Contents that are texts.
+    /// Contents that are strings.
     pub texts: bool,
-    /// Contents that are lists of typed parts: it loops over them itself.
+    /// Contents that are lists of typed parts, over which the template loops.
     pub parts: bool,
-    /// Arguments of tool calls as objects; else it wants them as JSON text.
+    /// Arguments of tool calls as objects; otherwise the template expects JSON text.
     pub argument_objects: bool,
-    /// Tools: it tells the model about them.
+    /// Tools, which the template describes to the model.
     pub tools: bool,
 }
 
-/// A word that no template has in itself.
+/// A word that no template contains.
 const WORD: &str = "quernstone";
 
 type Outcome = Result<String, TemplateError>;
 
-/// Tries the forms.
+/// Tests all forms.
 pub(super) fn tried(render: impl Fn(&Conversation) -> Outcome) -> Result<Takes, TemplateError> {
     let render = |conversation: &Conversation| answered(render(conversation));
     let user = |content: Value| Conversation::of(vec![json!({"role": "user", "content": content})]);
@@ -43,7 +43,7 @@ pub(super) fn tried(render: impl Fn(&Conversation) -> Outcome) -> Result<Takes, 
     with_tools.tools = Some(vec![tool()]);
     let with_tools = render(&with_tools)?;
     Ok(Takes {
-        // Where neither works, the fault will show with the conversation itself.
+        // If neither form works, rendering the actual conversation will report the error.
         texts: has_word(of_text.as_ref()) || !has_word(of_parts.as_ref()),
         parts: has_word(of_parts.as_ref()) && !shows_parts(of_parts.as_ref()),
         argument_objects: !has_word(text.as_ref())
@@ -52,7 +52,7 @@ pub(super) fn tried(render: impl Fn(&Conversation) -> Outcome) -> Result<Takes, 
     })
 }
 
-/// What came of a form; nothing if the template failed on it.
+/// Returns the rendered text; `None` if the template failed on the form.
 fn answered(outcome: Outcome) -> Result<Option<String>, TemplateError> {
     match outcome {
         Ok(text) => Ok(Some(text)),
@@ -61,10 +61,10 @@ fn answered(outcome: Outcome) -> Result<Option<String>, TemplateError> {
     }
 }
 
-/// A conversation in which a tool was called.
+/// Returns a conversation in which a tool was called.
 fn called(arguments: &Value) -> Conversation {
     let call = json!({
-        // Some templates want exactly nine letters or digits.
+        // Some templates require ids of exactly nine letters or digits.
         "id": "call00001",
         "type": "function",
         "function": {"name": "look_up", "arguments": arguments},
@@ -96,13 +96,13 @@ fn has_word(text: Option<&String>) -> bool {
     text.is_some_and(|text| text.contains(WORD))
 }
 
-/// The list itself was printed.
+/// Returns whether the list itself was printed.
 fn shows_parts(text: Option<&String>) -> bool {
     let printed = |text: &String| text.contains("'type'") || text.contains("\"type\"");
     text.is_some_and(printed)
 }
 
-/// The object was printed as Python prints it.
+/// Returns whether the object was printed as Python prints it.
 fn shows_object(text: Option<&String>) -> bool {
     let printed = format!("{{'{WORD}'");
     text.is_some_and(|text| text.contains(&printed))

@@ -1,7 +1,7 @@
-//! `tokenizer_config.json`: what a tokenizer's settings say beside the tokenizer itself.
+//! Parses `tokenizer_config.json`: the settings of a tokenizer beside the tokenizer itself.
 //!
-//! Invariant: only what is understood is kept; an entry of the wrong type is an error that names it. The
-//! chat template in this file belongs to the templates.
+//! Invariant: only known entries are kept; an entry of the wrong type is an error that names it.
+//! The chat template in this file is read by the module `template`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,10 +14,11 @@ use super::read::{bounded, broken};
 /// The file's usual name.
 pub const FILE_NAME: &str = "tokenizer_config.json";
 
-/// Longest file that is read; the largest known has some 2 MB, with thousands of added tokens.
+/// Maximum size of the file, in bytes. The largest known ones have about 2 MB, with thousands of
+/// added tokens.
 pub(super) const MAX_BYTES: u64 = 32 << 20;
 
-/// Lengths from here on mean that there is none: exporters write 10³⁰.
+/// Lengths from here on mean "no limit": exporters write 10³⁰.
 const NO_LENGTH: f64 = 1e9;
 
 /// A side of a sequence.
@@ -35,57 +36,57 @@ pub enum Side {
 pub struct AddedToken {
     /// Its text.
     pub content: String,
-    /// Whether it only controls, and is no text.
+    /// Whether it is a control token and not text.
     pub special: bool,
-    /// Whether it is found in text that the normaliser changed.
+    /// Whether it is matched after normalisation.
     pub normalized: bool,
-    /// Whether spaces before it belong to it.
+    /// Whether it includes preceding spaces.
     pub lstrip: bool,
-    /// Whether spaces after it belong to it.
+    /// Whether it includes following spaces.
     pub rstrip: bool,
-    /// Whether it must be a word of its own.
+    /// Whether it matches only as a whole word.
     pub single_word: bool,
 }
 
-/// What is understood of the file.
+/// The known entries of the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TokenizerConfig {
-    /// Text of the token at the beginning of a sequence.
+    /// Text of the token that begins a sequence.
     pub bos_token: Option<String>,
-    /// Text of the token at its end.
+    /// Text of the token that ends a sequence.
     pub eos_token: Option<String>,
-    /// Text of the token that fills rows.
+    /// Text of the padding token.
     pub pad_token: Option<String>,
-    /// Text of the token for what is not known.
+    /// Text of the token for unknown text.
     pub unk_token: Option<String>,
-    /// Most tokens that the model takes, where there is a bound.
+    /// Maximum number of tokens that the model accepts, if limited.
     pub model_max_length: Option<usize>,
-    /// Whether the first token is put before a text, where it is said.
+    /// Whether `bos_token` is put before a text, if stated.
     pub add_bos_token: Option<bool>,
-    /// Whether the last token is put behind a text, where it is said.
+    /// Whether `eos_token` is put after a text, if stated.
     pub add_eos_token: Option<bool>,
-    /// The side on which rows are filled.
+    /// The side on which rows are padded.
     pub padding_side: Option<Side>,
-    /// The side on which rows are cut.
+    /// The side on which rows are truncated.
     pub truncation_side: Option<Side>,
-    /// Added tokens by their ids.
+    /// Added tokens by id.
     pub added_tokens: BTreeMap<u32, AddedToken>,
-    /// How token states become one vector (`cls`, `mean`, …), where it is said.
+    /// The pooling that turns token states into one vector (`cls`, `mean`, …), if stated.
     pub pooling: Option<String>,
 }
 
 impl TokenizerConfig {
-    /// Reads the file.
+    /// Reads and parses the file.
     pub fn read(path: &Path) -> Result<Self, TokenizerError> {
         Self::parse(path, &bounded(path, MAX_BYTES)?)
     }
 
-    /// Reads the file's bytes; `path` is for messages.
+    /// Parses the file's bytes; `path` is for messages.
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, TokenizerError> {
         let value: Value = serde_json::from_slice(bytes)
-            .map_err(|error| broken(path, format!("it is not JSON: {error}")))?;
+            .map_err(|error| broken(path, format!("invalid JSON: {error}")))?;
         if !value.is_object() {
-            return Err(broken(path, "an object was expected".to_owned()));
+            return Err(broken(path, "expected an object".to_owned()));
         }
         let read = Reading {
             path,
@@ -107,7 +108,7 @@ impl TokenizerConfig {
     }
 }
 
-/// The file's value, and the file for messages.
+/// The file's JSON value, with its path for messages.
 struct Reading<'a> {
     path: &'a Path,
     value: &'a Value,
@@ -126,11 +127,11 @@ impl Reading<'_> {
         };
         broken(
             self.path,
-            format!("`{key}` is {found}, and {expected} was expected"),
+            format!("invalid `{key}`: expected {expected}, got {found}"),
         )
     }
 
-    /// A token as its text, or as an object with `content`.
+    /// Reads a token, given as a string or as an object with `content`.
     fn token(&self, key: &str) -> Result<Option<String>, TokenizerError> {
         let Some(value) = self.get(key) else {
             return Ok(None);
@@ -193,7 +194,7 @@ impl Reading<'_> {
             let entry = format!("{key}.{id}");
             let number = id.parse();
             let number = number
-                .map_err(|_| broken(self.path, format!("`{entry}`: `{id}` is no id of a token")))?;
+                .map_err(|_| broken(self.path, format!("`{entry}`: `{id}` is not a token id")))?;
             let content = token.as_str().or_else(|| token.get("content")?.as_str());
             let content =
                 content.ok_or_else(|| self.wrong(&entry, "a token with `content`", token))?;
@@ -212,7 +213,8 @@ impl Reading<'_> {
         entries.iter().map(token).collect()
     }
 
-    /// Not a key of transformers; packages of embedding models say it here.
+    /// Reads the pooling. It is not a key of transformers, but packages of embedding models state
+    /// it here.
     fn pooling(&self) -> Option<String> {
         let said = ["pooling", "pooling_mode"]
             .into_iter()
@@ -254,18 +256,18 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         for (text, told) in [
-            ("[", "c.json is broken: it is not JSON"),
-            ("[]", "an object was expected"),
-            (r#"{"bos_token": 1}"#, "`bos_token` is `1`, and a text"),
-            (r#"{"eos_token": {}}"#, "`eos_token` is an object"),
+            ("[", "c.json is broken: invalid JSON"),
+            ("[]", "expected an object"),
+            (r#"{"bos_token": 1}"#, "`bos_token`: expected a text, or an object with `content`, got `1`"),
+            (r#"{"eos_token": {}}"#, "`eos_token`: expected a text, or an object with `content`, got an object"),
             (
                 r#"{"model_max_length": -1}"#,
-                "`model_max_length` is `-1`, and a number above 0",
+                "`model_max_length`: expected a number above 0, got `-1`",
             ),
             (r#"{"model_max_length": 1.5}"#, "a whole number"),
             (r#"{"padding_side": "up"}"#, "`left` or `right`"),
             (r#"{"add_bos_token": 3}"#, "true or false"),
-            (r#"{"added_tokens_decoder": {"x": "y"}}"#, "`x` is no id"),
+            (r#"{"added_tokens_decoder": {"x": "y"}}"#, "`x` is not a token id"),
             (
                 r#"{"added_tokens_decoder": {"1": {}}}"#,
                 "`added_tokens_decoder.1`",

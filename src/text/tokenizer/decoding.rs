@@ -1,7 +1,8 @@
-//! Decoding in the process that serves: how much the text of ids may grow.
+//! Limits for decoding, which runs in the serving process: the maximum growth of the decoded text.
 //!
-//! Invariant: a tokenizer that passed [`check`] makes at most [`MOST_GROWTH`] bytes of each byte of its
-//! tokens, and no token is longer than [`LONGEST_TOKEN`]; so each piece of an answer is bounded.
+//! Invariant: a tokenizer that passed [`check`] decodes each byte of its tokens to at most
+//! [`MOST_GROWTH`] bytes, and each token has at most [`LONGEST_TOKEN`] bytes. So every piece of an
+//! answer is bounded.
 
 use std::path::Path;
 
@@ -10,22 +11,23 @@ use serde_json::Value;
 use super::read::broken;
 use super::{Tokenizer, TokenizerError};
 
-/// Most bytes that a decoder may make of one.
+/// Maximum number of bytes that a decoder may make of one byte.
 const MOST_GROWTH: u64 = 64;
 
-/// Longest token, in bytes. The longest known ones are indentations of some hundred spaces.
+/// Maximum length of a token, in bytes. The longest known ones are indentations of some hundred
+/// spaces.
 const LONGEST_TOKEN: usize = 64 << 10;
 
-/// Longest pattern of a decoder, in bytes.
+/// Maximum length of a pattern in a decoder, in bytes.
 const LONGEST_PATTERN: usize = 256;
 
-/// Refuses a tokenizer whose decoder is not bounded.
+/// Rejects a tokenizer whose decoder is not bounded.
 pub(super) fn check(path: &Path, tokenizer: &Tokenizer) -> Result<(), TokenizerError> {
     let decoder = &tokenizer.shared.decoder;
     if growth(decoder).is_none_or(|growth| growth > MOST_GROWTH) {
         let reason = format!(
-            "its `decoder` may make more than {MOST_GROWTH} bytes of one; \
-             replace texts by texts that are not longer"
+            "its `decoder` may turn one byte into more than {MOST_GROWTH}; \
+             do not replace texts by longer ones"
         );
         return Err(broken(path, reason));
     }
@@ -35,7 +37,7 @@ pub(super) fn check(path: &Path, tokenizer: &Tokenizer) -> Result<(), TokenizerE
     match long.max_by_key(|(_, length)| *length) {
         Some((id, length)) if length > LONGEST_TOKEN => {
             let reason = format!(
-                "token {id} has {length} bytes, and no token has more than {LONGEST_TOKEN}"
+                "token {id} is too long: expected at most {LONGEST_TOKEN} bytes, got {length}"
             );
             Err(broken(path, reason))
         }
@@ -43,10 +45,10 @@ pub(super) fn check(path: &Path, tokenizer: &Tokenizer) -> Result<(), TokenizerE
     }
 }
 
-/// How many bytes a decoder makes of one at most; `None` where that is not bounded.
+/// Returns the maximum number of bytes that a decoder makes of one byte; `None` if it is unbounded.
 fn growth(decoder: &Value) -> Option<u64> {
     let text = |key: &str| decoder.get(key).and_then(Value::as_str).unwrap_or_default();
-    // An empty text is found between all others.
+    // An empty pattern matches between all characters.
     let replaced =
         |from: usize, to: usize| (to.div_ceil(from.max(1)) as u64 + u64::from(from == 0)).max(1);
     match text("type") {

@@ -1,36 +1,36 @@
-//! Ids to text, one after another as a model gives them.
+//! A streaming detokenizer: decodes token ids to text one by one, as a model generates them.
 //!
-//! Invariant: what is given out is never taken back and never half a character; all pieces and the last
-//! one together are the text of all ids. A held-back beginning of a character has no more than a few ids.
+//! Invariant: returned text is never withdrawn and never ends within a character. All pieces
+//! together are the text of all ids. An incomplete character is held back for a few ids only.
 
 use std::sync::Arc;
 
 use super::{Tokenizer, TokenizerError};
 
-/// Ids that are held back at most: a character has four bytes, and a token at least one. What is still no
-/// character then never becomes one.
+/// Maximum number of ids that are held back. A character has at most four bytes, and a token at
+/// least one, so bytes that are incomplete after this number never become a character.
 const MOST_HELD: usize = 8;
 
-/// Last ids of a prompt that decide how the first answer begins.
+/// Number of trailing prompt ids that influence how the first answer begins.
 const CONTEXT: usize = 6;
 
-/// The state of one text in the making.
+/// The decoding state of one text.
 #[derive(Debug, Clone)]
 pub struct Detokenizer {
     tokenizer: Arc<Tokenizer>,
     skip_special: bool,
-    /// Bytes without a text yet, where a token is nothing but its bytes.
+    /// Bytes of an incomplete character, if tokens are plain byte sequences.
     held: Vec<u8>,
-    /// Ids of the last piece, and those after it that are held back.
+    /// Ids of the last piece, followed by the ids that are held back.
     ids: Vec<u32>,
-    /// How many of them are of the last piece.
+    /// Number of these ids that belong to the last piece.
     told: usize,
-    /// The text of those.
+    /// The text of the last piece's ids.
     prefix: String,
 }
 
 impl Detokenizer {
-    /// The beginning of a text; `skip_special` leaves out tokens that only control.
+    /// Begins a text; `skip_special` leaves out control tokens.
     pub fn new(tokenizer: Arc<Tokenizer>, skip_special: bool) -> Self {
         Self {
             tokenizer,
@@ -42,8 +42,8 @@ impl Detokenizer {
         }
     }
 
-    /// The same as the continuation of a prompt: decoders of SentencePiece's kind leave out the space
-    /// before a text's first word, which a continuation must keep.
+    /// Begins a text that continues a prompt. Decoders of the SentencePiece kind drop the space
+    /// before a text's first word, but a continuation must keep it.
     pub fn after(mut self, prompt: &[u32]) -> Result<Self, TokenizerError> {
         if !self.tokenizer.is_exact() {
             let tail = &prompt[prompt.len().saturating_sub(CONTEXT)..];
@@ -58,7 +58,7 @@ impl Detokenizer {
         Ok(self)
     }
 
-    /// The text that the next id completes; often none yet.
+    /// Returns the text that the next id completes, which is often empty.
     pub fn push(&mut self, id: u32) -> Result<String, TokenizerError> {
         if !self.is_text(id) {
             return Ok(String::new());
@@ -78,7 +78,7 @@ impl Detokenizer {
         self.tell(&text)
     }
 
-    /// The rest of the text: what was held back, though it is no whole character.
+    /// Returns the text that was held back, even if it is not a whole character.
     pub fn finish(&mut self) -> Result<String, TokenizerError> {
         if self.tokenizer.is_exact() {
             let held = std::mem::take(&mut self.held);
@@ -91,11 +91,11 @@ impl Detokenizer {
         self.tell(&text)
     }
 
-    /// Gives out what `text`, that of all ids at hand, has beyond the last piece.
+    /// Returns the part of `text`, the text of all kept ids, beyond the last piece.
     fn tell(&mut self, text: &str) -> Result<String, TokenizerError> {
         let piece = match text.strip_prefix(self.prefix.as_str()) {
             Some(piece) => piece.to_owned(),
-            // Bytes that made characters are invalid with those that follow. What is told stays told.
+            // Later bytes made earlier characters invalid. Text that was returned stays.
             None => self
                 .tokenizer
                 .decode(&self.ids[self.told..], self.skip_special)?,
@@ -106,7 +106,7 @@ impl Detokenizer {
         Ok(piece)
     }
 
-    /// Whether the ids that are held back are whole characters: U+FFFD is one, too.
+    /// Returns whether the ids held back form whole characters. A literal U+FFFD counts as one.
     fn is_whole(&self) -> bool {
         let vocabulary = self.tokenizer.vocabulary();
         let held = self.ids[self.told..].iter();
@@ -123,8 +123,8 @@ impl Detokenizer {
     }
 }
 
-/// Takes the whole characters out of `held`; what can never become one is told as U+FFFD, as when all is
-/// decoded at once.
+/// Removes and returns the whole characters in `held`. Bytes that can never become a character are
+/// returned as U+FFFD, as in decoding everything at once.
 fn complete(held: &mut Vec<u8>) -> String {
     let mut text = String::new();
     let mut rest = &held[..];

@@ -1,8 +1,8 @@
-//! Encoding in processes that read bytes of others, and their side of it.
+//! Encoding texts in a sandboxed worker process: both the request side and the worker side.
 //!
-//! A normaliser and a pattern of a `tokenizer.json` are programs of a package: a text may grow a
-//! thousandfold in them, or take minutes. Invariant: a process encodes with the very bytes that the
-//! tokenizer was loaded from.
+//! The normaliser and the patterns of a `tokenizer.json` are programs from a package: they may make
+//! a text grow a thousandfold, or take minutes. Invariant: the worker encodes with exactly the
+//! bytes that the tokenizer was loaded from.
 
 use std::borrow::Cow;
 use std::io;
@@ -16,29 +16,29 @@ use crate::runtime::parsers::{
     Answer, Client, Content, ContentId, Job, Kept, Limits, ParserError, Task,
 };
 
-/// The name of this work.
+/// The name of this kind of job.
 pub const WORK: &str = "tokenizers";
 
-/// How often the bytes of its texts a request may take in memory, and how many MiB beside them: a token of four bytes
-/// takes 150 until all are known.
+/// Memory limit of an encoding job: bytes per byte of text, and a fixed amount in MiB. A token of
+/// four bytes temporarily takes 150 bytes.
 const ENCODED: (u64, u64) = (56, 32);
 
-/// Longest time to encode the texts of one request.
+/// Time limit for encoding the texts of one request.
 const ENCODING: Duration = Duration::from_secs(10);
 
-/// How often the bytes of a file the loaded tokenizer may take, and what it may take beside them.
+/// Memory limit of a loaded tokenizer: bytes per byte of its files, and a fixed amount in bytes.
 const LOADED: (u64, u64) = (24, 64 << 20);
 
-/// Most memory that a loaded tokenizer may take, in bytes.
+/// Maximum memory of a loaded tokenizer, in bytes.
 const MOST_LOADED: u64 = 2 << 30;
 
-/// Longest time to load a tokenizer.
+/// Time limit for loading a tokenizer.
 const LOADING: Duration = Duration::from_mins(1);
 
-/// Most tokenizers that a process keeps.
+/// Maximum number of tokenizers that a worker process keeps.
 const KEPT: usize = 4;
 
-/// Where a process gets a tokenizer from.
+/// The files from which a worker process loads a tokenizer.
 #[derive(Debug)]
 pub(super) struct Source {
     id: ContentId,
@@ -46,28 +46,28 @@ pub(super) struct Source {
     bytes: u64,
 }
 
-/// What is asked.
+/// An encoding request to the worker.
 #[derive(Debug, Serialize, Deserialize)]
 struct Asked {
-    /// The files, for messages.
+    /// The tokenizer's files, for messages.
     files: TokenizerFiles,
     specials: Specials,
     bound: Option<Bound>,
-    /// Bytes of each text.
+    /// Length of each text, in bytes.
     texts: Vec<usize>,
 }
 
-/// What comes back, with the ids of all texts beside it.
+/// The worker's reply. The ids of all texts follow as payload.
 #[derive(Debug, Serialize, Deserialize)]
 struct Reply {
-    /// Tokens of each text.
+    /// Number of tokens of each text.
     tokens: Vec<usize>,
-    /// Whether the type ids follow the ids: else all are 0.
+    /// Whether the payload holds type ids after the ids; otherwise all type ids are 0.
     is_typed: bool,
 }
 
 impl Source {
-    /// The files as they are now, and the bytes that they hold.
+    /// Reads the files, and returns their identity with their bytes.
     pub(super) fn read(files: &TokenizerFiles) -> Result<(Self, [Vec<u8>; 2]), TokenizerError> {
         let tokenizer = read::bounded(&files.tokenizer, load::MAX_BYTES)?;
         let config = match &files.config {
@@ -82,7 +82,7 @@ impl Source {
         Ok((source, [tokenizer, config]))
     }
 
-    /// Encodes texts in another process.
+    /// Encodes texts in a worker process.
     pub(super) fn encode(
         &self,
         client: &Client,
@@ -122,10 +122,10 @@ impl Source {
         let reply: Result<Reply, TokenizerError> = done.head().map_err(|error| lost(&error))?;
         reply?
             .rows(&done.payload)
-            .ok_or_else(|| lost(&"its answer has another length than it says"))
+            .ok_or_else(|| lost(&"its reply has the wrong length"))
     }
 
-    /// The bytes of both files, after the length of the first.
+    /// Returns the length of the first file, followed by the bytes of both files.
     fn content(&self) -> io::Result<Cow<'static, [u8]>> {
         let read = Self::read(&self.files);
         let (now, [tokenizer, config]) = read.map_err(io::Error::other)?;
@@ -171,7 +171,7 @@ fn lost(error: &dyn std::fmt::Display) -> TokenizerError {
     ParserError::Died(error.to_string()).into()
 }
 
-/// Encodes texts, and keeps the tokenizers that it loaded: the other end.
+/// The worker's side: encodes texts and caches the tokenizers that it loaded.
 pub struct Encoding(Kept<Tokenizer>);
 
 impl Default for Encoding {
@@ -181,7 +181,7 @@ impl Default for Encoding {
 }
 
 impl Encoding {
-    /// Encodes texts.
+    /// Executes one encoding job.
     pub fn work(&mut self, task: &Task) -> io::Result<Answer> {
         let id = task.id.ok_or(io::ErrorKind::InvalidData)?;
         let asked: Asked = task.ask()?;
@@ -219,7 +219,7 @@ impl Asked {
 }
 
 fn loaded(files: &TokenizerFiles, content: &[u8]) -> Result<Tokenizer, TokenizerError> {
-    let broken = || read::broken(&files.tokenizer, "it did not arrive whole".to_owned());
+    let broken = || read::broken(&files.tokenizer, "its bytes are incomplete".to_owned());
     let (length, both) = content.split_first_chunk().ok_or_else(broken)?;
     let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| broken())?;
     let (tokenizer, config) = both.split_at_checked(length).ok_or_else(broken)?;

@@ -1,4 +1,4 @@
-//! What goes wrong with a tokenizer's files, and with a text.
+//! Errors of a tokenizer's files and of encoding texts.
 
 use std::path::PathBuf;
 
@@ -7,97 +7,97 @@ use serde::{Deserialize, Serialize};
 use super::kind::ForeignKind;
 use crate::runtime::parsers::ParserError;
 
-/// Why there is no tokenizer, or no ids for a text.
+/// A tokenizer that cannot be loaded, or a text that cannot be encoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum TokenizerError {
-    /// A config that names a file outside its package.
+    /// A config names a file outside its package.
     #[error("{}: `{key}` is `{reference}`, which {reason}", config.display())]
     Reference {
         /// The config.
         config: PathBuf,
         /// Its key.
         key: String,
-        /// What it says.
+        /// The value of the key.
         reference: String,
-        /// Why that cannot be followed.
+        /// The reason why the reference is rejected.
         reason: String,
     },
-    /// A file that cannot be read.
+    /// A file cannot be read.
     #[error("{} cannot be read: {reason}", file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// The message of the operating system.
         reason: String,
     },
-    /// A file that is too large to be what it is named as.
+    /// A file is too large to be a tokenizer file.
     #[error(
-        "{} has {bytes} bytes, and no more than {limit} are read; is it the right file?",
+        "{} is too large: expected at most {limit} bytes, got {bytes}; is it the right file?",
         file.display()
     )]
     TooLarge {
         /// The file.
         file: PathBuf,
-        /// Its size.
+        /// Its size, in bytes.
         bytes: u64,
-        /// Longest that is read.
+        /// Maximum size, in bytes.
         limit: u64,
     },
-    /// A pointer of Git LFS in the file's place.
+    /// The file is a Git LFS pointer.
     #[error("{} is a Git LFS pointer, not the file; run `git lfs pull`", file.display())]
     LfsPointer {
         /// The file.
         file: PathBuf,
     },
-    /// A tokenizer in another format.
-    #[error("{} is {kind}, and a `tokenizer.json` is needed: {}", file.display(), kind.help())]
+    /// The tokenizer has another format.
+    #[error("{} is {kind}, not a `tokenizer.json`: {}", file.display(), kind.help())]
     Foreign {
         /// The file.
         file: PathBuf,
-        /// What it is.
+        /// Its format.
         kind: ForeignKind,
     },
-    /// No JSON, or JSON that is no such file.
+    /// Invalid JSON, or JSON that is not a valid tokenizer file.
     #[error("{} is broken: {reason}", file.display())]
     Broken {
         /// The file.
         file: PathBuf,
-        /// What is wrong, without a full stop.
+        /// The problem, without a full stop.
         reason: String,
     },
-    /// A text that is longer than any that is encoded.
-    #[error("the text has {bytes} bytes; no more than {limit} are encoded at once")]
+    /// A text is too long to be encoded.
+    #[error("the text is too large: expected at most {limit} bytes, got {bytes}")]
     LongText {
-        /// Bytes of the text.
+        /// Size of the text, in bytes.
         bytes: usize,
-        /// Most bytes.
+        /// Maximum size, in bytes.
         limit: usize,
     },
-    /// A text of more tokens than were allowed.
+    /// A text has more tokens than allowed.
     #[error(
-        "the text has {tokens} tokens, and the model takes {limit}; shorten it, or have it truncated"
+        "the text has {tokens} tokens, but the model accepts {limit}; shorten it, or have it truncated"
     )]
     TooManyTokens {
-        /// Place of the text among those given.
+        /// Index of the text in the request.
         text: usize,
-        /// Tokens of the text, those that the tokenizer adds included.
+        /// Number of its tokens, including those that the tokenizer adds.
         tokens: usize,
-        /// Most tokens.
+        /// Maximum number of tokens.
         limit: usize,
     },
-    /// A bound that leaves no room for the tokens that are always added.
-    #[error("a bound of {limit} tokens is too small: the tokenizer adds {added} to every text")]
+    /// The limit leaves no room for the tokens that are always added.
+    #[error("a limit of {limit} tokens is too small: the tokenizer adds {added} to every text")]
     NoRoom {
-        /// The bound.
+        /// Maximum number of tokens.
         limit: usize,
-        /// Tokens that are added.
+        /// Number of tokens that are always added.
         added: usize,
     },
-    /// The library could not do it.
+    /// The tokenizers library failed.
     #[error("the tokenizer failed: {0}")]
     Failed(String),
-    /// The process that encodes did not.
-    #[error("the text was not encoded by the tokenizer: {0}")]
+    /// The worker process failed to encode the text.
+    #[error("the tokenizer did not encode the text: {0}")]
     #[serde(skip)]
     Parser(#[from] ParserError),
 }

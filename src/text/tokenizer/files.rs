@@ -1,7 +1,7 @@
-//! Where a package has its tokenizer.
+//! Locates the tokenizer files of a package.
 //!
-//! Invariant: references stay within the package, as those to models do; a file that no config names is
-//! only looked for beside one that it names.
+//! Invariant: references stay within the package, like references to models. A file that the config
+//! does not name is only looked for beside one that it names.
 
 use std::path::{Path, PathBuf};
 
@@ -15,13 +15,13 @@ use crate::package::{Config, Roots, reference, roots};
 pub struct TokenizerFiles {
     /// `tokenizer.json`.
     pub tokenizer: PathBuf,
-    /// `tokenizer_config.json`, where there is one.
+    /// `tokenizer_config.json`, if present.
     pub config: Option<PathBuf>,
 }
 
 impl TokenizerFiles {
-    /// Those that the config at `path` names; `None` if it names no tokenizer. Settings that it does not
-    /// name may lie beside the tokenizer.
+    /// Resolves the files that the config at `path` names; returns `None` if it names no tokenizer.
+    /// A settings file that the config does not name is looked for beside the tokenizer.
     pub fn of(path: &Path, package: &Config) -> Result<Option<Self>, TokenizerError> {
         let resolved = |key: &str| {
             let mut files = package.tokenizer_files.iter();
@@ -39,7 +39,8 @@ impl TokenizerFiles {
         Ok(Some(Self { tokenizer, config }))
     }
 
-    /// The directories of the package's files: the tokenizer's, its config's, its model's.
+    /// Returns the folders of the package's files: of the tokenizer, of its settings, and of the
+    /// model.
     pub fn directories(&self, package: &Path, model: &Path) -> Vec<PathBuf> {
         let mut directories: Vec<PathBuf> = Vec::new();
         for file in [&self.tokenizer, package, model] {
@@ -51,7 +52,7 @@ impl TokenizerFiles {
         directories
     }
 
-    /// What the settings say; nothing where there are none.
+    /// Reads the settings; returns empty ones if the file is missing.
     pub fn read_config(&self) -> Result<TokenizerConfig, TokenizerError> {
         let config = self.config.as_deref().map(TokenizerConfig::read);
         Ok(config.transpose()?.unwrap_or_default())
@@ -71,7 +72,7 @@ fn resolve(path: &Path, key: &str, reference: &str) -> Result<PathBuf, Tokenizer
     })
 }
 
-/// A configuration of the usual name beside the tokenizer.
+/// Returns a settings file with the usual name beside the tokenizer, if present.
 fn beside(tokenizer: &Path) -> Option<PathBuf> {
     let beside = tokenizer.with_file_name(config::FILE_NAME);
     beside.is_file().then_some(beside)

@@ -1,6 +1,6 @@
-//! Calling the tokenizers' library, which panics on some files and texts.
+//! Turns panics of the tokenizers library into errors. The library panics on some files and texts.
 //!
-//! Invariant: a panic in there becomes an error; it is neither printed nor does it leave this folder.
+//! Invariant: such a panic is not printed and does not leave this folder.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -13,7 +13,7 @@ thread_local! {
     static WATCHED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls `work`, turning its errors and panics into an error.
+/// Calls `work` and turns its errors and panics into an error.
 pub(super) fn guarded<T>(
     work: impl FnOnce() -> Result<T, Box<dyn Error + Send + Sync>>,
 ) -> Result<T, TokenizerError> {

@@ -1,6 +1,7 @@
-//! Files that are tokenizers of another kind, told by their first bytes and their keys.
+//! Detects tokenizer files of other formats by their first bytes and their JSON keys.
 //!
-//! Invariant: only looked at where a file is no `tokenizer.json`, so a wrong guess costs a worse message.
+//! Invariant: detection runs only on files that are not a valid `tokenizer.json`. A wrong guess
+//! only makes an error message less helpful.
 
 use std::fmt;
 use std::path::Path;
@@ -8,31 +9,31 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A tokenizer, or a part of one, that is no `tokenizer.json`.
+/// A tokenizer file, or a part of one, that is not a `tokenizer.json`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ForeignKind {
     /// SentencePiece's `tokenizer.model`.
     SentencePiece,
     /// Mistral's `tekken.json`.
     Tekken,
-    /// tiktoken's lines of base64 and rank.
+    /// A tiktoken vocabulary, with a base64 token and a rank on each line.
     Tiktoken,
     /// `tokenizer.bin` of llama2.c.
     Llama2c,
     /// `tokenizer_config.json`.
     Config,
-    /// `vocab.json`: only tokens and ids.
+    /// `vocab.json`, which has only tokens and ids.
     Vocabulary,
-    /// `vocab.txt`: only tokens.
+    /// `vocab.txt`, which has only tokens.
     VocabularyLines,
 }
 
-/// How transformers converts what it reads.
+/// Remedy for formats that transformers can convert.
 const BY_TRANSFORMERS: &str = "convert it with the Python package transformers, \
-    `AutoTokenizer.from_pretrained(DIRECTORY).save_pretrained(DIRECTORY)`, which writes one";
+    `AutoTokenizer.from_pretrained(DIRECTORY).save_pretrained(DIRECTORY)`, which writes a `tokenizer.json`";
 
 impl ForeignKind {
-    /// What to do about it.
+    /// Returns the remedy.
     pub fn help(self) -> &'static str {
         match self {
             Self::SentencePiece | Self::Tiktoken | Self::Vocabulary | Self::VocabularyLines => {
@@ -40,21 +41,21 @@ impl ForeignKind {
             }
             Self::Tekken => {
                 "convert it with the Python package transformers, whose Mistral tokenizers read it \
-                 and whose `save_pretrained` writes one"
+                 and whose `save_pretrained` writes a `tokenizer.json`"
             }
             Self::Llama2c => {
-                "it has no rules to split text by; take the `tokenizer.json` of the model it was made from"
+                "it has no rules to split text; take the `tokenizer.json` of the model it was made from"
             }
             Self::Config => {
-                "name the tokenizer in `tokenizer`, and this file in `tokenizer_config`"
+                "set `tokenizer` to the tokenizer, and `tokenizer_config` to this file"
             }
         }
     }
 
-    /// What bytes that are no JSON are, as far as they tell.
+    /// Detects the format of bytes that are not JSON.
     pub(super) fn of_bytes(path: &Path, bytes: &[u8]) -> Option<Self> {
         let extension = path.extension().and_then(|extension| extension.to_str());
-        // The first field of its protocol buffer is the list of pieces.
+        // The first field of the protocol buffer is the list of pieces.
         if matches!(extension, Some("model" | "spm")) || is_pieces(bytes) {
             return Some(Self::SentencePiece);
         }
@@ -68,7 +69,7 @@ impl ForeignKind {
         }
     }
 
-    /// What a JSON value is that is no tokenizer, as far as its keys tell.
+    /// Detects the format of JSON that is not a tokenizer, by its keys.
     pub(super) fn of_value(value: &Value) -> Option<Self> {
         let keys = value.as_object()?;
         let has = |key: &str| keys.contains_key(key);
@@ -88,12 +89,13 @@ impl ForeignKind {
     }
 }
 
-/// The beginning of SentencePiece's file: field 1, its length, in it field 1 (the piece's text).
+/// Matches the beginning of a SentencePiece file: field 1, its length, and in it field 1 (the
+/// piece's text).
 fn is_pieces(bytes: &[u8]) -> bool {
     matches!(bytes, [0x0a, length, 0x0a, text, ..] if *text < *length && *length < 0x80)
 }
 
-/// Whether the first line is base64 and a rank.
+/// Returns whether the first line consists of base64 and a rank.
 fn is_ranks(bytes: &[u8]) -> bool {
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or(&[]);
     let Some((text, rank)) = std::str::from_utf8(line)

@@ -1,7 +1,8 @@
-//! From files to a tokenizer of the library.
+//! Loads a tokenizer of the tokenizers library from its files.
 //!
-//! Invariant: nothing is read beyond its bound, and what comes out neither cuts nor fills: what a file says
-//! of that is its author's last call, not a property of the model.
+//! Invariant: reads are limited in size. The loaded tokenizer neither truncates nor pads: the
+//! file's settings for that are left over from its author's last call, and are not a property of
+//! the model.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,20 +19,20 @@ use super::kind::ForeignKind;
 use super::read::broken;
 use super::{Padding, TokenizerError};
 
-/// Longest `tokenizer.json` that is read; the largest known have some 35 MB.
+/// Maximum size of a `tokenizer.json`, in bytes. The largest known ones have about 35 MB.
 pub(super) const MAX_BYTES: u64 = 256 << 20;
 
-/// Highest id of a token that is believed: 16 times the largest known vocabulary.
+/// Maximum token id: 16 times the largest known vocabulary.
 pub(super) const MAX_ID: u32 = 1 << 22;
 
-/// A tokenizer of the library, and what its file said of rows.
+/// A tokenizer of the library, and the padding and truncation settings of its file.
 pub(super) struct Parsed {
     pub(super) tokenizer: tokenizers::Tokenizer,
     pub(super) padding: Padding,
     pub(super) truncation_side: Side,
 }
 
-/// The tokenizer in these bytes, with the added tokens of its settings.
+/// Parses a tokenizer, and adds the tokens of its settings.
 pub(super) fn parse(
     path: &Path,
     bytes: &[u8],
@@ -60,7 +61,7 @@ pub(super) fn parse(
     })
 }
 
-/// What a package's author wrote to change and to split texts.
+/// The parts of a tokenizer file that change and split texts.
 #[derive(Deserialize)]
 struct Pipeline<'f> {
     #[serde(borrow, default)]
@@ -71,13 +72,13 @@ struct Pipeline<'f> {
     post_processor: Option<&'f RawValue>,
 }
 
-/// A file's bytes without what changes and splits texts: what is left decodes, and does not encode.
+/// Blanks the parts of a file that change and split texts. The result can decode, but not encode.
 pub(super) fn without_pipeline(path: &Path, mut bytes: Vec<u8>) -> Result<Vec<u8>, TokenizerError> {
     Outline::read(path, &bytes)?;
     let pipeline: Pipeline = serde_json::from_slice(&bytes).map_err(|error| {
         broken(
             path,
-            format!("it is no tokenizer that can be read: {error}"),
+            format!("not a valid tokenizer: {error}"),
         )
     })?;
     let parts = [
@@ -94,7 +95,7 @@ pub(super) fn without_pipeline(path: &Path, mut bytes: Vec<u8>) -> Result<Vec<u8
     let ranges: Vec<Range<usize>> = ranges.collect();
     for range in ranges {
         let part = &mut bytes[range];
-        // What is shorter than `null` is no object, and the library refuses it.
+        // A part shorter than `null` is not an object, and the library rejects it.
         if let Some((null, rest)) = part.split_at_mut_checked(4) {
             null.copy_from_slice(b"null");
             rest.fill(b' ');
@@ -103,16 +104,16 @@ pub(super) fn without_pipeline(path: &Path, mut bytes: Vec<u8>) -> Result<Vec<u8
     Ok(bytes)
 }
 
-/// What is looked at before the library reads the file.
+/// The part of the file that is checked before the library loads it.
 #[derive(Deserialize)]
 struct Outline {
-    /// The library believes the order of these tokens, not their ids.
+    /// The library assigns ids by the order of these tokens and ignores the ids in the file.
     #[serde(default)]
     added_tokens: Value,
 }
 
 impl Outline {
-    /// Checks the syntax of all of it: the library panics on an error within a decoder.
+    /// Checks the syntax of the whole file: the library panics on an error within a decoder.
     fn read(path: &Path, bytes: &[u8]) -> Result<Self, TokenizerError> {
         serde_json::from_slice(bytes).map_err(|error| match ForeignKind::of_bytes(path, bytes) {
             Some(kind) => foreign(path, kind),
@@ -149,7 +150,7 @@ fn foreign(path: &Path, kind: ForeignKind) -> TokenizerError {
     }
 }
 
-/// Why JSON is no tokenizer: what it is instead, or what the library says.
+/// Explains why JSON is not a tokenizer: by its actual format, or by the library's message.
 fn explained(path: &Path, bytes: &[u8], error: TokenizerError) -> TokenizerError {
     let TokenizerError::Failed(reason) = error else {
         return error;
@@ -163,12 +164,12 @@ fn explained(path: &Path, bytes: &[u8], error: TokenizerError) -> TokenizerError
         }
         None => broken(
             path,
-            format!("it is no tokenizer that can be read: {reason}"),
+            format!("not a valid tokenizer: {reason}"),
         ),
     }
 }
 
-/// Refuses ids that would make tables of the vocabulary's size unbounded.
+/// Rejects ids that would make vocabulary-sized tables too large.
 fn check_ids(path: &Path, tokenizer: &tokenizers::Tokenizer) -> Result<(), TokenizerError> {
     let vocabulary = guarded(|| Ok(tokenizer.get_vocab(true)))?;
     match vocabulary.iter().find(|(_, id)| **id > MAX_ID) {
@@ -220,7 +221,7 @@ fn add_tokens(
     Ok(())
 }
 
-/// What fills rows: the token by the settings' name, else what the file says.
+/// Returns the padding: the token that the settings name, or else the file's own setting.
 fn padding(tokenizer: &tokenizers::Tokenizer, config: &TokenizerConfig) -> Padding {
     let of_file = tokenizer.get_padding();
     let named = config.pad_token.as_deref();

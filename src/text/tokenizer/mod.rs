@@ -1,9 +1,10 @@
-//! The tokenizer of a package: texts to ids and back.
+//! The tokenizer of a package: encodes texts to token ids, and decodes ids to text.
 //!
-//! Owns all that is known of `tokenizer.json` and `tokenizer_config.json`, and the only use of the library
-//! that reads them. Invariant: cutting and filling rows is asked for, never what a file says; no text is
-//! encoded before its length was held against a bound; a panic of the library is an error here. A tokenizer
-//! that was loaded to encode elsewhere runs neither normaliser nor pattern in this process. Knows no model.
+//! This module owns `tokenizer.json` and `tokenizer_config.json`, and only it uses the tokenizers
+//! library. Invariant: truncation and padding happen only on request, never because of a setting in
+//! a file. The length of a text is checked before it is encoded. A panic of the library becomes an
+//! error. A tokenizer that encodes in worker processes runs neither its normaliser nor its patterns
+//! in this process. Models are handled elsewhere.
 
 pub mod config;
 mod decoding;
@@ -38,85 +39,85 @@ use guard::guarded;
 use load::Parsed;
 use vocabulary::Spelling;
 
-/// Longest text that is encoded at once, in bytes: a million tokens and more. Encoding takes some two
-/// hundred times as much memory for a while.
+/// Maximum size of a text, in bytes: more than a million tokens. Encoding temporarily takes about
+/// two hundred times as much memory.
 pub const MAX_TEXT: usize = 4 << 20;
 
-/// From so many texts on they are encoded on several threads.
+/// Minimum number of texts that are encoded on several threads.
 const PARALLEL: usize = 8;
 
-/// A tokenizer, as it was loaded once; encoding and decoding need no lock. Copies share it.
+/// A loaded tokenizer. Encoding and decoding need no lock. Clones share the data.
 #[derive(Debug, Clone)]
 pub struct Tokenizer {
     shared: Arc<Shared>,
-    /// Who encodes, if not this process.
+    /// The client of the worker processes that encode, if this process does not.
     client: Option<Client>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    /// Where other processes get it from; then the library here has no normaliser and no pattern.
+    /// The files for worker processes. If set, `library` has no normaliser and no patterns.
     source: Option<Source>,
     library: tokenizers::Tokenizer,
     config: TokenizerConfig,
     padding: Padding,
     truncation_side: Side,
     spelling: Spelling,
-    /// How the file says that ids become a text.
+    /// The file's decoder settings, which define how ids become text.
     decoder: serde_json::Value,
     vocabulary: OnceLock<Vocabulary>,
 }
 
-/// What rows of a batch are filled with, to be as long as its longest.
+/// The padding that fills the rows of a batch up to the longest one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Padding {
-    /// The id; `None` where no file names one.
+    /// The token id; `None` if no file names one.
     pub id: Option<u32>,
-    /// The type id at the same places.
+    /// The type id of padding.
     pub type_id: u32,
-    /// On which side.
+    /// The side of the padding.
     pub side: Side,
 }
 
-/// Whether the tokens that a model expects around a text (`[CLS]`, `<s>`, …) are added.
+/// Whether the special tokens that a model expects around a text (`[CLS]`, `<s>`, …) are added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Specials {
-    /// As the tokenizer says: for texts by themselves.
+    /// Added, as the tokenizer defines: for plain texts.
     Added,
-    /// No: for rendered templates, which write them.
+    /// Not added: for rendered templates, which contain them.
     Absent,
 }
 
-/// What happens to a text of more tokens than are allowed.
+/// The treatment of texts with too many tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Overlong {
-    /// It is refused, with both numbers.
+    /// They are rejected; the error names both numbers.
     Refused,
-    /// It is cut on the tokenizer's side.
+    /// They are truncated on the tokenizer's side.
     Truncated,
 }
 
-/// How many tokens a text may have.
+/// A limit on the number of tokens of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bound {
-    /// Most tokens, those that are added included.
+    /// Maximum number of tokens, including added ones.
     pub tokens: usize,
-    /// What happens above that.
+    /// The treatment of longer texts.
     pub overlong: Overlong,
 }
 
-/// A text as a model takes it.
+/// An encoded text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Encoded {
-    /// Ids of its tokens.
+    /// Token ids.
     pub ids: Vec<u32>,
-    /// Which part each token belongs to; 0 but for tokenizers that say otherwise.
+    /// The segment of each token; 0 unless the tokenizer sets another.
     pub type_ids: Vec<u32>,
 }
 
 impl Tokenizer {
-    /// Loads `tokenizer.json` and, where there is one, `tokenizer_config.json`. Takes seconds for a large
-    /// vocabulary: to be called once, where nothing waits.
+    /// Loads `tokenizer.json` and, if given, `tokenizer_config.json`. A large vocabulary takes
+    /// seconds, so call this once, and not where a request waits.
     pub fn load(file: &Path, config: Option<&Path>) -> Result<Self, TokenizerError> {
         let config = match config {
             Some(config) => TokenizerConfig::read(config)?,
@@ -131,14 +132,15 @@ impl Tokenizer {
         Self::load(&files.tokenizer, files.config.as_deref())
     }
 
-    /// Loads a tokenizer whose texts other processes encode. What it decodes here is bounded.
+    /// Loads a tokenizer that encodes texts in worker processes. Decoding runs in this process,
+    /// within limits.
     pub fn elsewhere(files: &TokenizerFiles, client: &Client) -> Result<Self, TokenizerError> {
         let (source, [tokenizer, config]) = Source::read(files)?;
         let config = match &files.config {
             Some(path) => TokenizerConfig::parse(path, &config)?,
             None => TokenizerConfig::default(),
         };
-        // Its normaliser and its patterns are read by the other process: an empty text does that.
+        // Encoding an empty text makes the worker load the normaliser and the patterns.
         let encoding = (Specials::Absent, None);
         source.encode(client, &[""], encoding)?;
         let tokenizer = load::without_pipeline(&files.tokenizer, tokenizer)?;
@@ -147,7 +149,7 @@ impl Tokenizer {
         Ok(own.on_behalf(client.again()))
     }
 
-    /// The same tokenizer for one request: its texts are encoded on behalf of that client.
+    /// Returns a copy for one request, whose texts are encoded on behalf of that client.
     #[must_use]
     pub fn on_behalf(&self, client: Client) -> Self {
         Self {
@@ -156,7 +158,7 @@ impl Tokenizer {
         }
     }
 
-    /// The tokenizer in the bytes of a file; `file` is for messages.
+    /// Parses the bytes of a `tokenizer.json`; `file` is for messages.
     pub fn parse(
         file: &Path,
         bytes: &[u8],
@@ -197,43 +199,43 @@ impl Tokenizer {
         })
     }
 
-    /// What `tokenizer_config.json` says; nothing where there is none.
+    /// Returns the settings of `tokenizer_config.json`; empty if there is no such file.
     pub fn config(&self) -> &TokenizerConfig {
         &self.shared.config
     }
 
-    /// What rows are filled with.
+    /// Returns the padding settings.
     pub fn padding(&self) -> Padding {
         self.shared.padding
     }
 
-    /// The id of a token by its text, be it of the vocabulary or added.
+    /// Returns the id of a token by its text, whether from the vocabulary or added.
     pub fn id_of(&self, token: &str) -> Option<u32> {
         self.shared.library.token_to_id(token)
     }
 
-    /// The id of the token at the beginning of a sequence, where the settings name one.
+    /// Returns the id of the token that begins a sequence, if the settings name one.
     pub fn bos(&self) -> Option<u32> {
         self.id_of(self.shared.config.bos_token.as_deref()?)
     }
 
-    /// The id of the token at the end of a sequence, where the settings name one.
+    /// Returns the id of the token that ends a sequence, if the settings name one.
     pub fn eos(&self) -> Option<u32> {
         self.id_of(self.shared.config.eos_token.as_deref()?)
     }
 
-    /// The ids of a text.
+    /// Encodes a text.
     pub fn encode(&self, text: &str, specials: Specials) -> Result<Vec<u32>, TokenizerError> {
         let mut rows = self.encode_all(&[text], specials, None)?;
         Ok(rows.pop().unwrap_or_default().ids)
     }
 
-    /// How many tokens a text has.
+    /// Returns the number of tokens of a text.
     pub fn count(&self, text: &str, specials: Specials) -> Result<usize, TokenizerError> {
         Ok(self.encode(text, specials)?.len())
     }
 
-    /// Several texts, each with the special tokens, none longer than the bound; nothing is filled.
+    /// Encodes several texts with special tokens, each within the limit. Nothing is padded.
     pub fn encode_batch(
         &self,
         texts: &[&str],
@@ -242,7 +244,7 @@ impl Tokenizer {
         self.encode_all(texts, Specials::Added, bound)
     }
 
-    /// Several texts, here or in another process.
+    /// Encodes several texts, in this process or in a worker process.
     fn encode_all(
         &self,
         texts: &[&str],
@@ -278,7 +280,7 @@ impl Tokenizer {
         }
     }
 
-    /// Cuts ids to so many, on the tokenizer's side.
+    /// Truncates ids to `most`, on the tokenizer's side.
     pub fn truncate(&self, ids: &mut Vec<u32>, most: usize) {
         match self.shared.truncation_side {
             Side::Right => ids.truncate(most),
@@ -286,22 +288,22 @@ impl Tokenizer {
         }
     }
 
-    /// The text of ids; `skip_special` leaves out tokens that only control. Ids that are no tokens are
-    /// left out.
+    /// Decodes ids to text; `skip_special` leaves out control tokens. Ids outside the vocabulary
+    /// are ignored.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String, TokenizerError> {
         let vocabulary = self.vocabulary();
         let is_told = |id: &u32| {
             vocabulary.bytes(*id).is_some() && !(skip_special && vocabulary.is_special(*id))
         };
         let ids: Vec<u32> = ids.iter().copied().filter(is_told).collect();
-        // A decoder of the library panics on nothing.
+        // Some decoders of the library panic on empty input.
         if ids.is_empty() {
             return Ok(String::new());
         }
         guarded(|| self.shared.library.decode(&ids, skip_special))
     }
 
-    /// Each id's bytes; made when it is first asked for.
+    /// Returns the bytes of each token, computed on first use.
     pub fn vocabulary(&self) -> &Vocabulary {
         let shared = &self.shared;
         shared.vocabulary.get_or_init(|| {
@@ -316,7 +318,7 @@ impl Tokenizer {
         })
     }
 
-    /// Whether tokens are nothing but their bytes, wherever they stand.
+    /// Returns whether each token decodes to the same bytes at every position.
     fn is_exact(&self) -> bool {
         self.shared.spelling.is_exact()
     }
@@ -343,7 +345,7 @@ impl Shared {
         Ok(Encoded::of(&whole))
     }
 
-    /// A text without added tokens, short enough to have them added.
+    /// Encodes a text without added tokens, and truncates it so that they fit.
     fn bounded(
         &self,
         mut plain: Encoding,
@@ -374,12 +376,13 @@ impl Shared {
             Side::Right => TruncationDirection::Right,
         };
         plain.truncate(room, 0, direction);
-        // What was cut off is kept in pieces, and would be given the added tokens, too.
+        // The library keeps the truncated rest in pieces, and would add special tokens to them as
+        // well.
         plain.set_overflowing(Vec::new());
         Ok(plain)
     }
 
-    /// How many tokens are added to every text.
+    /// Returns the number of tokens that are added to every text.
     fn added(&self) -> usize {
         use tokenizers::PostProcessor as _;
         let processor = self.library.get_post_processor();

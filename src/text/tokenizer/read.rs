@@ -1,4 +1,4 @@
-//! Files of a tokenizer, read within a bound.
+//! Reads tokenizer files within a size limit.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use super::TokenizerError;
 use crate::source::{self, lfs::Pointer};
 
-/// The bytes of a file of at most `limit`.
+/// Reads a file of at most `limit` bytes.
 pub(super) fn bounded(path: &Path, limit: u64) -> Result<Vec<u8>, TokenizerError> {
     let unreadable = |error: io::Error| TokenizerError::Unreadable {
         file: path.to_owned(),
@@ -23,7 +23,7 @@ pub(super) fn bounded(path: &Path, limit: u64) -> Result<Vec<u8>, TokenizerError
         return Err(too_large(bytes));
     }
     let mut content = Vec::new();
-    // What a pipe or a growing file has beyond its size is not read either.
+    // The limit also applies to pipes and growing files, whose reported size may be smaller.
     let mut file = file.take(limit + 1);
     file.read_to_end(&mut content).map_err(unreadable)?;
     if content.len() as u64 > limit {
@@ -37,7 +37,7 @@ pub(super) fn bounded(path: &Path, limit: u64) -> Result<Vec<u8>, TokenizerError
     Ok(content)
 }
 
-/// An error of a file's content.
+/// Creates the error of a file with invalid content.
 pub(super) fn broken(path: &Path, reason: String) -> TokenizerError {
     TokenizerError::Broken {
         file: path.to_owned(),

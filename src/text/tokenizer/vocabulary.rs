@@ -1,28 +1,29 @@
-//! The bytes that each token stands for, for those who choose tokens by their text.
+//! The bytes that each token stands for, used by constraints that select tokens by their text.
 //!
-//! Invariant: the bytes of tokens put together are the text that the tokenizer decodes, but for what a
-//! decoder does at the very beginning (a space less) and to invalid UTF-8. A token that only controls
-//! has the bytes of its name.
+//! Invariant: the concatenated bytes of tokens are the text that the tokenizer decodes. Exceptions
+//! are a dropped space at the very beginning, and invalid UTF-8. A control token has the bytes of
+//! its name.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 
-/// For each id its bytes, and which ids only control.
+/// The bytes of each token id, and the set of control tokens.
 #[derive(Debug, Clone)]
 pub struct Vocabulary {
-    /// All tokens' bytes, in the order of ids.
+    /// The bytes of all tokens, in the order of ids.
     bytes: Vec<u8>,
-    /// Where each id's bytes begin, and one end more.
+    /// Start offset of each id's bytes, with one end offset more.
     starts: Vec<u32>,
-    /// Whether there is such an id: a token may have no bytes.
+    /// Whether the id exists, since a token may have no bytes.
     known: Vec<bool>,
     special: Vec<bool>,
     special_ids: HashMap<String, u32>,
 }
 
 impl Vocabulary {
-    /// From tokens with their ids and whether they only control. Ids are bounded by who loads a file.
+    /// Builds a vocabulary from tokens with their ids and a control flag. The loader limits the
+    /// ids.
     pub(super) fn of(
         tokens: impl Iterator<Item = (String, u32, bool)>,
         spelling: &Spelling,
@@ -39,7 +40,7 @@ impl Vocabulary {
         };
         for (token, id, special) in tokens {
             let id = id as usize;
-            // Two texts of one id: the first stays, as when an id is decoded.
+            // If two texts share an id, the first wins, as in decoding.
             if std::mem::replace(&mut this.known[id], true) {
                 continue;
             }
@@ -59,17 +60,17 @@ impl Vocabulary {
         u32::try_from(self.bytes.len()).expect("a file of this size is not read")
     }
 
-    /// The highest id, and one more.
+    /// Returns the highest id plus one.
     pub fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// Whether there is no token.
+    /// Returns whether the vocabulary is empty.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
 
-    /// The bytes of a token; `None` where there is none of this id.
+    /// Returns the bytes of a token; `None` if the id does not exist.
     pub fn bytes(&self, id: u32) -> Option<&[u8]> {
         let id = id as usize;
         if !*self.known.get(id)? {
@@ -78,17 +79,17 @@ impl Vocabulary {
         Some(&self.bytes[self.starts[id] as usize..self.starts[id + 1] as usize])
     }
 
-    /// Whether a token only controls, and is no text.
+    /// Returns whether the token is a control token, not text.
     pub fn is_special(&self, id: u32) -> bool {
         self.special.get(id as usize).copied().unwrap_or(false)
     }
 
-    /// The id of a token that only controls, by its text.
+    /// Returns the id of a control token by its text.
     pub fn id_of_special(&self, text: &str) -> Option<u32> {
         self.special_ids.get(text).copied()
     }
 
-    /// The tokens that only control: texts and ids, in no order.
+    /// Iterates over the texts and ids of control tokens, in no particular order.
     pub fn specials(&self) -> impl Iterator<Item = (&str, u32)> {
         self.special_ids
             .iter()
@@ -96,23 +97,24 @@ impl Vocabulary {
     }
 }
 
-/// How a tokenizer's decoder spells bytes in tokens.
+/// The byte spelling that a tokenizer's decoder uses in tokens.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Spelling {
-    /// GPT-2's letters, one for each byte.
+    /// Whether tokens use GPT-2's letters, one for each byte.
     byte_letters: bool,
-    /// `<0x0A>` for a byte.
+    /// Whether tokens spell a byte as `<0x0A>`.
     byte_names: bool,
-    /// Texts and what they stand for, in the decoder's order.
+    /// Replacements that the decoder makes, in order.
     replaced: Vec<(String, String)>,
-    /// What begins a token that continues a word; others begin with a space.
+    /// Prefix of tokens that continue a word; other tokens begin with a space.
     continuing: Option<String>,
-    /// Whether tokens are nothing but their bytes, put together.
+    /// Whether text is exactly the concatenated bytes of its tokens.
     exact: bool,
 }
 
 impl Spelling {
-    /// Reads a decoder as the library writes it; without one tokens stand for themselves.
+    /// Reads the decoder's JSON as the library writes it. Without a decoder, tokens stand for
+    /// themselves.
     pub(super) fn of(decoder: Option<&Value>) -> Self {
         let mut this = Self::default();
         if let Some(decoder) = decoder {
@@ -122,7 +124,7 @@ impl Spelling {
         this
     }
 
-    /// Whether the text of tokens is the text of their bytes, put together, wherever they stand.
+    /// Returns whether the text of tokens is always the concatenation of their bytes.
     pub(super) fn is_exact(&self) -> bool {
         self.exact
     }
@@ -165,7 +167,7 @@ impl Spelling {
         }
     }
 
-    /// The bytes of a token.
+    /// Returns the bytes of a token.
     fn bytes(&self, token: &str) -> Vec<u8> {
         if self.byte_letters {
             let letters: Option<Vec<u8>> = token.chars().map(byte_of_letter).collect();
@@ -194,7 +196,8 @@ fn kind(decoder: &Value) -> &str {
     decoder.get("type").and_then(Value::as_str).unwrap_or("")
 }
 
-/// Whether a decoder is that of bytes alone, or a list of it and of what changes nothing.
+/// Returns whether a decoder is the plain byte decoder, or a sequence of it and decoders without
+/// effect.
 fn is_exact(decoder: &Value) -> bool {
     match kind(decoder) {
         "ByteLevel" | "Fuse" => true,
@@ -206,7 +209,7 @@ fn is_exact(decoder: &Value) -> bool {
     }
 }
 
-/// `<0x0A>`, as SentencePiece names bytes; the library takes either case of the digits.
+/// Parses `<0x0A>`, SentencePiece's name of a byte. The library accepts digits of either case.
 fn byte_of_name(token: &str) -> Option<u8> {
     let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
     let is_hex = digits.len() == 2 && digits.bytes().all(|c| c.is_ascii_hexdigit());
@@ -217,8 +220,8 @@ fn byte_of_name(token: &str) -> Option<u8> {
     }
 }
 
-/// The byte of one of GPT-2's letters: what prints stands for itself, the 68 others for the letters
-/// from U+0100 on, in their order.
+/// Returns the byte of one of GPT-2's letters. Printable characters stand for themselves; the 68
+/// other bytes are mapped to the letters from U+0100 on, in order.
 fn byte_of_letter(letter: char) -> Option<u8> {
     let code = u32::from(letter);
     let prints = |code: u32| matches!(code, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);

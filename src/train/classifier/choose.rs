@@ -1,39 +1,39 @@
-//! Choosing the penalty, and how much labels count, by rows that were kept from training.
+//! Chooses the L2 penalty and the class weights by their scores on validation rows.
 //!
-//! Invariant: the same rows and options give the same choice. The number of fits, their iterations and their rows are
-//! bounded, whatever the dataset.
+//! Invariant: the same rows and options give the same choice. The number of fits, their iterations
+//! and their rows are bounded, whatever the dataset.
 
 use super::super::options::FitOptions;
 use super::{Classifier, Examples, FitError, Metrics, fit, split};
 
-/// Penalties that are tried. Of equals the first is taken.
+/// Candidate penalties. Of equally good ones the first wins.
 const PENALTIES: [f64; 7] = [1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 3.0];
 
-/// The penalty where no rows were kept to choose by.
+/// Penalty if validation rows are missing.
 pub const DEFAULT_L2: f64 = 1.0;
 
-/// Most rows that a trial is fitted to, of each label in proportion.
+/// Maximum number of rows of a trial fit; labels are sampled in proportion.
 const MOST_ROWS: usize = 4000;
 
-/// Most iterations of a trial.
+/// Maximum number of iterations of a trial fit.
 const MOST_ITERATIONS: u64 = 60;
 
-/// Other weights of labels are taken only if the macro F1 gains so much: they cost accuracy.
+/// Minimum gain in macro F1 for preferring other class weights, because they cost accuracy.
 const GAIN: f64 = 0.01;
 
-/// What was chosen.
+/// The chosen penalty and class weights.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Chosen {
     /// The penalty.
     pub l2: f64,
-    /// The place of the weights among those that were offered.
+    /// Index of the chosen weights among the candidates.
     pub weights: usize,
-    /// How many fits were compared.
+    /// Number of fits that were compared.
     pub tried: usize,
 }
 
-/// Chooses the penalty and one of the `weighings` (how much each training row counts) by the macro F1 on the
-/// validation rows, then by accuracy.
+/// Chooses the penalty and one of the `weighings` (the weight of each training row) by macro F1 on
+/// the validation rows, then by accuracy.
 pub fn choose(
     (training, validation): (Examples<'_>, Examples<'_>),
     weighings: &[Vec<f64>],
@@ -57,13 +57,13 @@ pub fn choose(
     let mut best = (f64::NEG_INFINITY, f64::NEG_INFINITY);
     for (place, weighing) in weighings.iter().enumerate() {
         let weights: Vec<f64> = rows.iter().map(|row| weighing[*row]).collect();
-        // The penalty stands beside a sum over rows: fewer rows need less of it.
+        // The penalty is relative to a sum over rows, so it is scaled down for a sample.
         let part = weights.iter().sum::<f64>() / weighing.iter().sum::<f64>();
         for l2 in PENALTIES {
             let examples = sample.examples(training);
             let fitted = match fit(examples, weights.clone(), l2 * part, &options, goes_on) {
                 Ok(fitted) => fitted,
-                // Another penalty may do.
+                // Another penalty may succeed.
                 Err(FitError::Failed(_)) => continue,
                 Err(error) => return Err(error),
             };
@@ -80,15 +80,15 @@ pub fn choose(
     Ok(chosen)
 }
 
-/// Macro F1 and accuracy.
+/// Returns macro F1 and accuracy.
 fn score(classifier: &Classifier, rows: Examples<'_>) -> (f64, f64) {
     let names = vec![String::new(); rows.count];
     let metrics = Metrics::of(&names, rows.labels, &classifier.predict(rows.vectors));
     (metrics.macro_f1, metrics.accuracy)
 }
 
-/// The rows that trials are fitted to.
-#[expect(clippy::cast_precision_loss, reason = "numbers of rows")]
+/// Samples the rows of the trial fits.
+#[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
 fn sampled(training: Examples<'_>, seed: u64) -> Vec<usize> {
     let rows = training.labels.len();
     if rows <= MOST_ROWS {
@@ -98,7 +98,7 @@ fn sampled(training: Examples<'_>, seed: u64) -> Vec<usize> {
     split(training.labels, training.count, 1.0 - kept, seed).training
 }
 
-/// Copies of some rows.
+/// Copies of the sampled rows.
 struct Sample {
     vectors: Vec<f32>,
     labels: Vec<u32>,

@@ -1,4 +1,4 @@
-//! Finding a classifier's weights, by L-BFGS.
+//! Fits the weights of a classifier with L-BFGS.
 
 use std::cell::RefCell;
 
@@ -10,38 +10,38 @@ use super::super::options::FitOptions;
 use super::loss::{Loss, Slope};
 use super::{Classifier, Examples};
 
-/// Steps that the curvature is guessed from.
+/// Number of previous steps that L-BFGS estimates the curvature from.
 const MEMORY: usize = 10;
 
-/// A classifier, and how it was found.
+/// A fitted classifier with statistics of the fit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fitted {
     /// The classifier.
     pub classifier: Classifier,
-    /// The loss in the end: the rows' mean, and the penalty.
+    /// Final loss: the mean loss of the rows plus the penalty.
     pub loss: f64,
-    /// How often the loss was looked at.
+    /// Number of evaluations of the loss.
     pub evaluations: u64,
-    /// Whether the tolerance was reached, not only the most iterations.
+    /// Whether the fit reached the tolerance, rather than only the maximum number of iterations.
     pub converged: bool,
 }
 
-/// Why there is no classifier.
+/// Errors of a fit.
 #[derive(Debug, thiserror::Error)]
 pub enum FitError {
-    /// The caller told to stop.
-    #[error("it was told to stop")]
+    /// The caller stopped the fit.
+    #[error("the fit was stopped")]
     Stopped,
-    /// The vectors are no numbers to calculate with.
-    #[error("the embeddings hold numbers that are not finite; the model cannot be trained on")]
+    /// The vectors contain NaN or infinity.
+    #[error("the embeddings contain non-finite numbers; the model is unsuitable for training")]
     NotFinite,
-    /// The method gave nothing.
-    #[error("the weights could not be found: {0}")]
+    /// The optimizer failed.
+    #[error("fitting the weights failed: {0}")]
     Failed(String),
 }
 
-/// Fits a classifier to rows, of which each counts as `weights` says, with the penalty `l2`. `goes_on` is
-/// told of each look at the loss, and may stop it.
+/// Fits a classifier to rows with the given row `weights` and penalty `l2`. `goes_on` receives the
+/// number of evaluations before each one and returns `false` to stop the fit.
 pub fn fit(
     examples: Examples<'_>,
     weights: Vec<f64>,
@@ -61,7 +61,7 @@ pub fn fit(
     let first = vec![0.0; search.loss.parameters()];
     let line = MoreThuenteLineSearch::new();
     let solver: LBFGS<_, Vec<f64>, Vec<f64>, f64> = LBFGS::new(line, MEMORY);
-    // It ends where this says so: the library measures in another way.
+    // `Search` decides when to stop, because the library measures the gradient differently.
     let solver = solver
         .with_tolerance_grad(0.0)
         .and_then(|solver| solver.with_tolerance_cost(0.0))
@@ -83,9 +83,10 @@ pub fn fit(
     {
         return Err(FitError::Failed(error.to_string()));
     }
-    // Near the end a step may be too small for the search to see its gain: the best is good then.
+    // Near the end, the line search may fail to see the gain of a tiny step. The best point so far
+    // is then good enough.
     let Some((parameters, loss)) = &seen.best else {
-        return Err(FitError::Failed("the loss is no number".to_owned()));
+        return Err(FitError::Failed("the loss is not finite".to_owned()));
     };
     Ok(Fitted {
         classifier: classifier(examples, parameters),
@@ -97,7 +98,7 @@ pub fn fit(
 
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "weights are held as the model's other numbers are"
+    reason = "weights are stored as binary32, like the other numbers of the model"
 )]
 fn classifier(examples: Examples<'_>, parameters: &[f64]) -> Classifier {
     let (weights, intercepts) = parameters.split_at(examples.count * examples.width);
@@ -109,7 +110,7 @@ fn classifier(examples: Examples<'_>, parameters: &[f64]) -> Classifier {
     }
 }
 
-/// A search for the least loss.
+/// The minimization of a loss.
 struct Search<'a> {
     loss: Loss<'a>,
     tolerance: f64,
@@ -117,10 +118,11 @@ struct Search<'a> {
     seen: RefCell<Seen>,
 }
 
-/// What was found so far.
+/// Intermediate results of the search.
 #[derive(Default)]
 struct Seen {
-    /// The place that was looked at last: loss and gradient are asked for one after the other.
+    /// The last evaluated point. The library requests loss and gradient of a point one after the
+    /// other.
     last: Option<(Vec<f64>, Slope)>,
     best: Option<(Vec<f64>, f64)>,
     evaluations: u64,
@@ -128,10 +130,10 @@ struct Seen {
     stopped: bool,
 }
 
-/// Nothing more is to be looked at: the caller told to stop, or the gradient is small enough. (The library measures
-/// a gradient's length, this its greatest part.)
+/// Ends the search: the caller stopped it or the gradient is small enough. The library measures the
+/// norm of the gradient, this module its greatest component.
 #[derive(Debug, thiserror::Error)]
-#[error("the search is over")]
+#[error("the search has ended")]
 struct Over;
 
 impl Search<'_> {

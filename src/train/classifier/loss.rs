@@ -1,6 +1,6 @@
-//! What is minimised: the mean loss of rows with a penalty on the weights, and its gradient.
+//! The objective of the fit (mean loss of the rows plus a penalty on the weights) and its gradient.
 //!
-//! Invariant: sums are made in one order, however many threads there are.
+//! Invariant: sums are computed in one fixed order, however many threads there are.
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2, ArrayViewMut2};
@@ -8,20 +8,20 @@ use rayon::prelude::*;
 
 use super::Examples;
 
-/// Rows that are looked at together: their numbers stay in the processor's cache.
+/// Number of rows processed together, so that their numbers stay in the processor's cache.
 const BLOCK: usize = 128;
 
-/// Parts that threads share. Each has a gradient of its own.
+/// Number of parts that threads process in parallel, each with its own gradient.
 const PARTS: usize = 16;
 
-/// The loss of labels by weights and intercepts. Parameters are labels × width weights, then one intercept a
-/// label.
+/// The loss as a function of weights and intercepts. Parameters are `labels × width` weights,
+/// followed by one intercept per label.
 #[derive(Debug)]
 pub(super) struct Loss<'a> {
     examples: Examples<'a>,
-    /// How much each row counts; the sum is 1.
+    /// Relative weight of each row; they sum to 1.
     shares: Vec<f64>,
-    /// The penalty's strength, for shares with the sum 1.
+    /// Strength of the penalty relative to weights that sum to 1.
     penalty: f64,
 }
 
@@ -33,12 +33,12 @@ pub(super) struct Slope {
 }
 
 impl<'a> Loss<'a> {
-    /// `weights` are how much each row counts.
+    /// Creates the loss; `weights` are the weights of the rows.
     pub(super) fn new(examples: Examples<'a>, weights: Vec<f64>, l2: f64) -> Self {
         let sum: f64 = weights.iter().sum();
         let shares = weights.into_iter().map(|weight| weight / sum).collect();
-        // Two labels have one vector of weights, as the usual form of such a model has it: here the same
-        // vector stands twice, half as long and with both signs, so its squares are half as many.
+        // The usual form of a two-label model has a single vector of weights. Here half of that
+        // vector appears twice, with both signs, so the sum of its squares is half as large.
         let strength = if examples.count == 2 { 2.0 * l2 } else { l2 };
         Self {
             examples,
@@ -47,12 +47,12 @@ impl<'a> Loss<'a> {
         }
     }
 
-    /// How many numbers there are to find.
+    /// Returns the number of parameters.
     pub(super) fn parameters(&self) -> usize {
         self.examples.count * (self.examples.width + 1)
     }
 
-    /// The loss of parameters, and how it changes with each.
+    /// Returns the loss at a point and its gradient.
     pub(super) fn at(&self, parameters: &[f64]) -> Slope {
         let rows = self.examples.labels.len();
         let size = rows.div_ceil(PARTS).max(1);
@@ -82,7 +82,7 @@ impl<'a> Loss<'a> {
 
     fn part(&self, parameters: &[f64], start: usize, end: usize) -> Slope {
         let Examples { width, count, .. } = self.examples;
-        let shape = "parameters are labels × width weights and an intercept a label";
+        let shape = "parameters are labels × width weights and one intercept per label";
         let (weights, intercepts) = parameters.split_at(count * width);
         let weights = ArrayView2::from_shape((count, width), weights).expect(shape);
         let mut slope = Slope {
@@ -115,7 +115,8 @@ impl<'a> Loss<'a> {
         slope
     }
 
-    /// A row's part of the loss; its scores become the loss's slope by them.
+    /// Returns a row's share of the loss and replaces its scores by the derivative of the loss with
+    /// respect to them.
     fn row(&self, row: usize, scores: &mut [f64], intercepts: &[f64]) -> f64 {
         let label = self.examples.labels[row] as usize;
         let share = self.shares[row];

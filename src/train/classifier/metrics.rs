@@ -1,43 +1,43 @@
-//! How well a classifier does, on rows that it was not trained on.
+//! Quality metrics of a classifier, measured on rows that it was not trained on.
 
 use serde::{Deserialize, Serialize};
 
-/// How well a classifier does.
+/// Quality metrics of a classifier.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
-    /// Part of the rows whose label is found.
+    /// Fraction of the rows with the right prediction.
     pub accuracy: f64,
-    /// Mean of the labels' F1.
+    /// Mean of the labels' F1 scores.
     pub macro_f1: f64,
-    /// The labels, in the order of the matrix.
+    /// Metrics per label, in the order of the matrix.
     pub labels: Vec<LabelMetrics>,
-    /// How many rows of a label (row) were taken for which (column).
+    /// Number of rows by true label (row) and predicted label (column).
     pub confusion_matrix: Vec<Vec<u64>>,
 }
 
-/// How well one label is found.
+/// Quality metrics of one label.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LabelMetrics {
     /// The label.
     pub label: String,
-    /// Part of the rows taken for it that are of it; 0 where there are none.
+    /// Fraction of the rows predicted as this label that have it; 0 if it is never predicted.
     pub precision: f64,
-    /// Part of its rows that are taken for it; 0 where there are none.
+    /// Fraction of the label's rows that are predicted as it; 0 if it has zero rows.
     pub recall: f64,
-    /// The harmonic mean of both; 0 where both are.
+    /// Harmonic mean of precision and recall; 0 if both are 0.
     pub f1: f64,
-    /// Its rows.
+    /// Number of rows with this label.
     pub support: u64,
 }
 
-/// The macro F1 is far below the accuracy where it is lower by more than this.
+/// A macro F1 that is lower than the accuracy by more than this triggers a warning.
 const FAR: f64 = 0.1;
 
-/// Most labels that a warning names.
+/// Maximum number of labels in a warning.
 const NAMED: usize = 5;
 
 impl Metrics {
-    /// Returns a warning if labels are found badly though most rows are not.
+    /// Returns a warning if some labels are predicted badly while most rows are right.
     pub fn warning(&self) -> Option<String> {
         if self.accuracy - self.macro_f1 <= FAR {
             return None;
@@ -50,7 +50,7 @@ impl Metrics {
             .map(|it| format!("`{}` ({:.2})", it.label, it.f1))
             .collect();
         Some(format!(
-            "macro F1 {:.3} is far below accuracy {:.3}; the labels with the lowest F1 are {}: add rows of them, or set \
+            "macro F1 {:.3} is far below accuracy {:.3}; the labels with the lowest F1 are {}: add rows for them, or set \
              `class_weights`",
             self.macro_f1,
             self.accuracy,
@@ -58,7 +58,7 @@ impl Metrics {
         ))
     }
 
-    /// Of rows with these labels that were taken for those.
+    /// Computes the metrics from true labels and predicted ones (`taken`).
     pub fn of(names: &[String], labels: &[u32], taken: &[u32]) -> Self {
         let count = names.len();
         let mut confusion_matrix = vec![vec![0_u64; count]; count];
@@ -91,7 +91,7 @@ impl Metrics {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "numbers of rows")]
+#[expect(clippy::cast_precision_loss, reason = "row counts are far below 2^53")]
 fn ratio(part: u64, all: u64) -> f64 {
     if all == 0 {
         return 0.0;
@@ -99,7 +99,7 @@ fn ratio(part: u64, all: u64) -> f64 {
     part as f64 / all as f64
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a number of labels")]
+#[expect(clippy::cast_precision_loss, reason = "the label count is far below 2^53")]
 fn ratio_of(count: usize) -> f64 {
     count as f64
 }
@@ -118,7 +118,7 @@ mod tests {
         );
         let close = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-12);
         close(metrics.accuracy, 4.0 / 6.0);
-        // As scikit-learn's `f1_score(average="macro", zero_division=0)` has it.
+        // Equals scikit-learn's `f1_score(average="macro", zero_division=0)`.
         close(metrics.macro_f1, (2.0 / 3.0 + 0.8 + 0.0) / 3.0);
         close(metrics.labels[0].precision, 2.0 / 3.0);
         close(metrics.labels[1].recall, 1.0);

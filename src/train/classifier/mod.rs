@@ -1,6 +1,6 @@
-//! A linear classifier on vectors: multinomial logistic regression.
+//! A linear classifier on embedding vectors: multinomial logistic regression.
 //!
-//! Invariant: the same rows, options and seed give the same weights to the bit, on however many threads.
+//! Invariant: the same rows, options and seed give bit-identical weights on any number of threads.
 
 mod choose;
 mod fit;
@@ -15,46 +15,47 @@ pub use fit::{FitError, Fitted, fit};
 pub use metrics::{LabelMetrics, Metrics};
 pub use split::{Split, split};
 
-/// Vectors, row by row, and the label of each.
+/// Vectors with their labels.
 #[derive(Debug, Clone, Copy)]
 pub struct Examples<'a> {
-    /// Rows × `width` numbers.
+    /// `rows × width` numbers.
     pub vectors: &'a [f32],
-    /// Numbers of a row.
+    /// Numbers per row.
     pub width: usize,
-    /// The place of each row's label among the labels.
+    /// Index of each row's label.
     pub labels: &'a [u32],
-    /// How many labels there are.
+    /// Number of labels.
     pub count: usize,
 }
 
 /// A classifier.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Classifier {
-    /// Numbers of a vector.
+    /// Numbers per vector.
     pub width: usize,
-    /// Labels × `width` numbers.
+    /// `labels × width` numbers.
     pub weights: Vec<f32>,
-    /// One for each label.
+    /// One number per label.
     pub intercepts: Vec<f32>,
 }
 
 impl<'a> Examples<'a> {
-    /// The vector of a row.
+    /// Returns the vector of a row.
     pub fn vector(&self, row: usize) -> &'a [f32] {
         &self.vectors[row * self.width..(row + 1) * self.width]
     }
 }
 
 impl Classifier {
-    /// How likely each label is for each vector: rows × labels, each row with the sum 1.
+    /// Returns the probability of each label for each vector: `rows × labels`, with rows that sum
+    /// to 1.
     ///
     /// # Panics
-    /// If the vectors are no whole number of rows.
+    /// Panics if the length of `vectors` is not a multiple of the width.
     pub fn probabilities(&self, vectors: &[f32]) -> Array2<f32> {
         let labels = self.intercepts.len();
         let rows = vectors.len() / self.width;
-        let shape = "vectors are rows of the classifier's width";
+        let shape = "each row of vectors has the classifier's width";
         let x = ArrayView2::from_shape((rows, self.width), vectors).expect(shape);
         let w = ArrayView2::from_shape((labels, self.width), &self.weights[..]).expect(shape);
         let mut scores = x.dot(&w.t());
@@ -70,7 +71,8 @@ impl Classifier {
         scores
     }
 
-    /// The most likely label of each vector; the first of several.
+    /// Returns the index of the most likely label of each vector; the first one if several are
+    /// equal.
     pub fn predict(&self, vectors: &[f32]) -> Vec<u32> {
         let best = |row: ndarray::ArrayView1<'_, f32>| {
             let mut best = 0;

@@ -1,20 +1,20 @@
-//! Which rows are trained on, and which are kept to measure by.
+//! Splits rows into training and validation rows.
 //!
-//! Invariant: every label keeps at least one row to train on; each part is in the order of the rows.
+//! Invariant: every label keeps at least one training row; both parts are in the order of the rows.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore as _, SeedableRng as _};
 
-/// Places of rows.
+/// Row indices of both parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Split {
-    /// To train on.
+    /// Training rows.
     pub training: Vec<usize>,
-    /// To measure by.
+    /// Validation rows.
     pub validation: Vec<usize>,
 }
 
-/// Keeps this part of each label's rows from training, chosen by the seed.
+/// Reserves a fraction of each label's rows for validation, chosen by the seed.
 pub fn split(labels: &[u32], count: usize, fraction: f64, seed: u64) -> Split {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut by_label: Vec<Vec<usize>> = vec![Vec::new(); count];
@@ -40,13 +40,13 @@ pub fn split(labels: &[u32], count: usize, fraction: f64, seed: u64) -> Split {
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     clippy::cast_precision_loss,
-    reason = "a part of a number of rows, which fit into memory"
+    reason = "a fraction of the number of rows, which fit into memory"
 )]
 fn kept(rows: usize, fraction: f64) -> usize {
     ((rows as f64 * fraction).round() as usize).min(rows.saturating_sub(1))
 }
 
-/// Fisher and Yates' shuffle. The remainder's bias is below one in 2³².
+/// Shuffles by the Fisher–Yates algorithm. The bias of the remainder is below one in 2³².
 fn shuffle(rows: &mut [usize], random: &mut ChaCha8Rng) {
     for end in (1..rows.len()).rev() {
         let choice = random.next_u64() % (end as u64 + 1);

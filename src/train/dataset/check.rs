@@ -1,6 +1,7 @@
-//! Whether a dataset can be trained on, and what is in it.
+//! Checks that a dataset is suitable for training and summarizes it.
 //!
-//! Invariant: every fault that is told has its line; no more are kept than a reader looks at.
+//! Invariant: every reported fault of a row has its line number, and the number of reported faults
+//! is bounded.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -8,26 +9,26 @@ use std::io::Read;
 use super::rows::{Fault, RowError, Rows};
 use super::{Bounds, Holds, MAX_LABELS, Summary};
 
-/// Most faults that are told.
+/// Maximum number of reported faults.
 const MOST_FAULTS: usize = 10;
 
-/// Why a dataset is not taken.
+/// Reasons to reject a dataset.
 #[derive(Debug, thiserror::Error)]
 pub enum Rejected {
-    /// It is wrong: at least one fault, in the order of lines.
+    /// The dataset has faults: at least one, in the order of lines.
     #[error("{}", told(.faults, *.more))]
     Wrong {
         /// The first faults.
         faults: Vec<Fault>,
-        /// How many more were found.
+        /// Number of further faults.
         more: u64,
     },
-    /// Its bytes could not be had.
-    #[error("the dataset could not be read: {0}")]
+    /// The bytes could not be read.
+    #[error("cannot read the dataset: {0}")]
     Read(std::io::Error),
 }
 
-/// Reads a dataset to its end.
+/// Reads and checks a whole dataset.
 pub fn check(reader: impl Read, bounds: Bounds) -> Result<Summary, Rejected> {
     let mut check = Check::default();
     let rows = match Rows::new(reader, bounds) {
@@ -58,12 +59,12 @@ pub fn check(reader: impl Read, bounds: Bounds) -> Result<Summary, Rejected> {
     }
 }
 
-/// What is known so far.
+/// State of the check.
 #[derive(Default)]
 struct Check {
     rows: u64,
     labels: BTreeMap<String, u64>,
-    /// What the first row holds, and its line.
+    /// Line and content kind of the first row.
     holds: Option<(u64, Holds)>,
     faults: Vec<Fault>,
     more: u64,
@@ -76,7 +77,7 @@ impl Check {
             self.add(Fault::at(
                 line,
                 format!(
-                    "has `{}`, and line {first} has `{}`; a dataset is of texts or of pictures",
+                    "has `{}`, but line {first} has `{}`; a dataset contains either texts or pictures",
                     holds.key(),
                     known.key()
                 ),
@@ -91,7 +92,7 @@ impl Check {
         } else {
             self.add(Fault::at(
                 line,
-                format!("is of one label more than the {MAX_LABELS} that are taken"),
+                format!("exceeds the limit of {MAX_LABELS} labels"),
             ));
         }
     }
@@ -120,20 +121,20 @@ impl Check {
     }
 }
 
-/// What is wrong with rows that are each right.
+/// Checks the dataset as a whole: it needs several rows and at least two labels.
 fn of_labels(labels: &BTreeMap<String, u64>, rows: u64) -> Option<Fault> {
     match (rows, labels.len()) {
         (0, _) => Some(Fault::of_all(
-            "there is no row; a dataset has JSON lines such as {\"text\": \"…\", \"label\": \"…\"}, or \
+            "the dataset is empty: expected JSON lines such as {\"text\": \"…\", \"label\": \"…\"}, or \
              CSV with the columns `text` and `label`",
         )),
         (1, _) => Some(Fault::of_all(
-            "there is one row; a classifier learns from rows of at least two labels",
+            "the dataset has only one row; a classifier needs rows with at least two labels",
         )),
         (rows, 1) => {
             let label = labels.keys().next().map_or("", String::as_str);
             Some(Fault::of_all(format!(
-                "all {rows} rows have the label `{label}`; a classifier learns from rows of at least \
+                "all {rows} rows have the label `{label}`; a classifier needs rows with at least \
                  two labels"
             )))
         }

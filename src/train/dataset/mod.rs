@@ -1,8 +1,9 @@
-//! Datasets: texts or pictures, each with its label, as JSON lines or CSV.
+//! Datasets: texts or pictures with labels, as JSON lines or CSV.
 //!
-//! A row of JSON lines is `{"text": "…", "label": "…"}` or `{"image_base64": "…", "label": "…"}`, of CSV a
-//! record under a header with these names. Other keys and columns are passed over. Invariant: whatever the
-//! bytes are, reading them takes no more memory than [`Bounds`] say, and what is wrong is told with its line.
+//! A row of JSON lines is `{"text": "…", "label": "…"}` or `{"image_base64": "…", "label": "…"}`. A
+//! row of CSV is a record below a header with these names. Other keys and columns are ignored.
+//! Invariant: for any input, reading takes no more memory than [`Bounds`] allow, and faults are
+//! reported with their line.
 
 mod check;
 mod pieces;
@@ -18,48 +19,48 @@ pub use check::{Rejected, check};
 pub use pieces::{Pieces, Verified, pieces};
 pub use rows::{Fault, Row, RowError, Rows};
 
-/// How a dataset is written.
+/// File format of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// A JSON object a line.
+    /// One JSON object per line.
     Jsonl,
     /// Comma-separated values (RFC 4180) with a header.
     Csv,
 }
 
-/// What a dataset may have.
+/// Limits on a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bytes of all of it.
+    /// Maximum total size, in bytes.
     pub bytes: u64,
-    /// Rows.
+    /// Maximum number of rows.
     pub rows: u64,
-    /// Bytes of a row.
+    /// Maximum size of a row, in bytes.
     pub row_bytes: usize,
 }
 
-/// What is in a dataset that can be trained on.
+/// Summary of a valid dataset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// How it is written.
+    /// Its file format.
     pub format: Format,
-    /// What its rows hold.
+    /// The kind of content of its rows.
     pub holds: Holds,
-    /// How many there are.
+    /// Number of rows.
     pub rows: u64,
-    /// How many there are of each label.
+    /// Number of rows per label.
     pub labels: BTreeMap<String, u64>,
 }
 
-/// Most labels: each is a row of the classifier's weights.
+/// Maximum number of labels. Each label is a row of the classifier's weights.
 pub const MAX_LABELS: usize = 1000;
 
-/// Longest label, in bytes.
+/// Maximum length of a label, in bytes.
 pub const MAX_LABEL: usize = 256;
 
 impl Format {
-    /// Its name.
+    /// Returns the name of the format.
     pub fn name(self) -> &'static str {
         match self {
             Self::Jsonl => "jsonl",
@@ -67,14 +68,14 @@ impl Format {
         }
     }
 
-    /// The format of this name.
+    /// Parses the name of a format.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Jsonl, Self::Csv]
             .into_iter()
             .find(|format| format.name() == name)
     }
 
-    /// The media type of such a file.
+    /// Returns the media type of the format.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Jsonl => "application/jsonl",
@@ -94,16 +95,16 @@ impl Default for Bounds {
 }
 
 impl Summary {
-    /// As JSON text.
+    /// Returns the summary as JSON text.
     #[expect(
         clippy::missing_panics_doc,
-        reason = "numbers, texts and a map of them are always JSON"
+        reason = "numbers, strings and maps of them always serialize"
     )]
     pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("numbers and texts are JSON")
+        serde_json::to_string(self).expect("numbers and strings serialize")
     }
 
-    /// What [`Self::to_json`] wrote.
+    /// Parses the output of [`Self::to_json`].
     pub fn from_json(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }

@@ -1,4 +1,4 @@
-//! Bytes that come piece by piece from elsewhere, read by a thread that may wait for them.
+//! Blocking readers over bytes that arrive in pieces from an asynchronous source.
 
 use std::io::{self, Read};
 
@@ -6,24 +6,24 @@ use bytes::{Buf as _, Bytes};
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-/// Pieces that may wait to be read.
+/// Maximum number of pieces waiting to be read.
 const AHEAD: usize = 4;
 
-/// The reader of pieces.
+/// The reader of the pieces.
 #[derive(Debug)]
 pub struct Pieces {
     receiver: Receiver<io::Result<Bytes>>,
     now: Bytes,
 }
 
-/// A reader that finds out at the end whether the bytes are those that were stored.
+/// A reader that verifies the SHA-256 checksum when it reaches the end.
 pub struct Verified<R> {
     inner: R,
     hash: Option<Sha256>,
     expected: [u8; 32],
 }
 
-/// Where pieces are put, and where they are read. They end when the sender is dropped.
+/// Returns a sender of pieces and their reader. The reader ends when the sender is dropped.
 pub fn pieces() -> (Sender<io::Result<Bytes>>, Pieces) {
     let (sender, receiver) = channel(AHEAD);
     let now = Bytes::new();
@@ -45,7 +45,7 @@ impl Read for Pieces {
 }
 
 impl<R> Verified<R> {
-    /// Bytes that have this SHA-256.
+    /// Wraps a reader of bytes with this expected SHA-256.
     pub fn new(inner: R, expected: [u8; 32]) -> Self {
         Self {
             inner,
@@ -67,7 +67,7 @@ impl<R: Read> Read for Verified<R> {
             && <[u8; 32]>::from(hash.finalize()) != self.expected
         {
             return Err(io::Error::other(
-                "the stored content is not what was stored",
+                "the stored content is corrupt",
             ));
         }
         Ok(count)

@@ -1,6 +1,6 @@
-//! The rows of a dataset, one after the other.
+//! Reads a dataset row by row, as JSON lines or CSV.
 //!
-//! Invariant: no more than one row is in memory, and of one that is too long no more than the bound.
+//! Invariant: at most one row is in memory, and at most the allowed size of a row that is too long.
 
 use std::cell::Cell;
 use std::fmt;
@@ -13,15 +13,15 @@ use super::{Bounds, Format, Holds, MAX_LABEL};
 use crate::service::json;
 use crate::text::embedding::MAX_TEXT;
 
-/// How much is read at once, in bytes.
+/// Size of one read, in bytes.
 const CHUNK: usize = 64 << 10;
 
 /// A row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// The line that it begins in, from 1.
+    /// The line where it begins, starting at 1.
     pub line: u64,
-    /// What it holds.
+    /// The kind of its content.
     pub holds: Holds,
     /// The text, or the picture as base64.
     pub content: String,
@@ -29,23 +29,23 @@ pub struct Row {
     pub label: String,
 }
 
-/// What is wrong with a dataset.
+/// A fault in a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// The line, from 1; `None` for what is wrong with all of it.
+    /// The line, starting at 1; `None` if the fault concerns the whole dataset.
     pub line: Option<u64>,
-    /// What was expected, what was found, what to do.
+    /// The message: expected, found and remedy.
     pub reason: String,
 }
 
-/// Why there is no row.
+/// Errors of reading a row.
 #[derive(Debug)]
 pub enum RowError {
-    /// This row is wrong; others may follow.
+    /// This row is invalid; reading can continue.
     Row(Fault),
-    /// Nothing can be read from here on.
+    /// Reading cannot continue.
     End(Fault),
-    /// The bytes could not be had.
+    /// The bytes could not be read.
     Read(io::Error),
 }
 
@@ -53,9 +53,9 @@ pub enum RowError {
 pub struct Rows<R> {
     bounds: Bounds,
     source: Source<R>,
-    /// Rows that were read, good ones or not.
+    /// Number of rows read so far, valid or not.
     count: u64,
-    /// How labels are written, once one was seen.
+    /// JSON type of the labels, once the first one was read.
     labels: Option<&'static str>,
     ended: bool,
 }
@@ -74,7 +74,7 @@ enum Source<R> {
     },
 }
 
-/// Where the columns are.
+/// Indices of the columns.
 #[derive(Debug, Clone, Copy)]
 struct Columns {
     holds: Holds,
@@ -83,12 +83,12 @@ struct Columns {
     count: usize,
 }
 
-/// How much was read, and how much may be before the row must have ended.
+/// Bytes read so far, and the limit for the current row.
 #[derive(Debug, Default)]
 struct Place {
     read: Cell<u64>,
     allowed: Cell<u64>,
-    /// Blank lines before the first record.
+    /// Number of blank lines before the first record.
     blank: Cell<u64>,
     stopped: Cell<Option<Stop>>,
 }
@@ -99,7 +99,7 @@ enum Stop {
     All,
 }
 
-/// A reader that stops where a bound is passed.
+/// A reader that fails when a limit is exceeded.
 struct Bounded<R> {
     inner: R,
     bytes: u64,
@@ -116,7 +116,7 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// A fault in a line.
+    /// Creates a fault of a line.
     pub(super) fn at(line: u64, reason: impl Into<String>) -> Self {
         Self {
             line: Some(line),
@@ -124,7 +124,7 @@ impl Fault {
         }
     }
 
-    /// A fault of all of it.
+    /// Creates a fault of the whole dataset.
     pub(super) fn of_all(reason: impl Into<String>) -> Self {
         Self {
             line: None,
@@ -145,7 +145,7 @@ impl<R: Read> Read for Bounded<R> {
         };
         if stop.is_some() {
             self.place.stopped.set(stop);
-            return Err(io::Error::other("a bound was passed"));
+            return Err(io::Error::other("a size limit was exceeded"));
         }
         let count = self.inner.read(buffer)?;
         self.place.read.set(read + count as u64);
@@ -154,7 +154,8 @@ impl<R: Read> Read for Bounded<R> {
 }
 
 impl<R: Read> Rows<R> {
-    /// The rows in these bytes: JSON lines if the first that is no space is `{` or `[`, else CSV.
+    /// Starts to read rows. The format is JSON lines if the first non-space character is `{` or
+    /// `[`, otherwise CSV.
     pub fn new(inner: R, bounds: Bounds) -> Result<Self, RowError> {
         let place = Rc::new(Place::default());
         place.allowed.set(bounds.row_bytes as u64);
@@ -186,7 +187,7 @@ impl<R: Read> Rows<R> {
         })
     }
 
-    /// How the rows are written.
+    /// Returns the detected format.
     pub fn format(&self) -> Format {
         match &self.source {
             Source::Lines { .. } => Format::Jsonl,
@@ -215,7 +216,7 @@ impl<R: Read> Rows<R> {
         if self.count > self.bounds.rows {
             let most = self.bounds.rows;
             return Err(RowError::End(Fault::of_all(format!(
-                "there are more than {most} rows, as many as are taken; leave some out"
+                "the dataset exceeds the limit of {most} rows; remove some"
             ))));
         }
         read.map(Some).map_err(RowError::Row)
@@ -239,13 +240,13 @@ fn peek<R: Read>(reader: &mut BufReader<R>) -> Result<&[u8], RowError> {
     reader.fill_buf().map_err(RowError::Read)
 }
 
-/// Passes over the mark of UTF-8 and blank lines; gives how many those are.
+/// Skips the UTF-8 byte order mark and blank lines; returns the number of blank lines.
 fn skip_start<R: Read>(reader: &mut BufReader<Bounded<R>>) -> Result<u64, RowError> {
     let start = peek(reader)?;
     if start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff]) {
         return Err(RowError::End(Fault::at(
             1,
-            "this is UTF-16; datasets are UTF-8: save the file in that encoding",
+            "invalid encoding: expected UTF-8, got UTF-16; save the file as UTF-8",
         )));
     }
     if start.starts_with(&[0xef, 0xbb, 0xbf]) {
@@ -265,7 +266,7 @@ fn skip_start<R: Read>(reader: &mut BufReader<Bounded<R>>) -> Result<u64, RowErr
         }
         reader.consume(count);
         let place = Rc::clone(&reader.get_ref().place);
-        // Blank lines are no row: they end when the file's bound does.
+        // Blank lines do not count as a row, so only the limit of the whole file applies.
         place.allowed.set(place.read.get() + CHUNK as u64);
     }
 }
@@ -274,18 +275,18 @@ fn too_long(line: u64, bounds: Bounds) -> RowError {
     let most = bounds.row_bytes;
     RowError::End(Fault::at(
         line,
-        format!("the row has more than {most} bytes, as many as are taken"),
+        format!("the row exceeds the limit of {most} bytes"),
     ))
 }
 
 fn too_large(bounds: Bounds) -> RowError {
     let most = bounds.bytes;
     RowError::End(Fault::of_all(format!(
-        "the dataset has more than {most} bytes, as many as are taken"
+        "the dataset exceeds the limit of {most} bytes"
     )))
 }
 
-/// What stopped the reader.
+/// Converts an error of the bounded reader.
 fn stopped(error: io::Error, place: &Place, line: u64, bounds: Bounds) -> RowError {
     match place.stopped.get() {
         Some(Stop::Row) => too_long(line, bounds),
@@ -294,7 +295,7 @@ fn stopped(error: io::Error, place: &Place, line: u64, bounds: Bounds) -> RowErr
     }
 }
 
-/// Reads the next line that is not blank; `false` at the end.
+/// Reads the next non-blank line; `false` at the end.
 fn next_line<R: Read>(
     reader: &mut BufReader<Bounded<R>>,
     line: &mut u64,
@@ -341,7 +342,7 @@ fn next_line<R: Read>(
 fn of_line(bytes: &[u8], line: u64, labels: &mut Option<&'static str>) -> Result<Row, Fault> {
     let text = utf8(bytes, line)?;
     if text.trim_start().starts_with('[') {
-        let reason = "an array begins here; a dataset has one JSON object a line, without brackets \
+        let reason = "unexpected array: expected one JSON object per line, without brackets \
                       and commas around them";
         return Err(Fault::at(line, reason));
     }
@@ -354,7 +355,7 @@ fn of_line(bytes: &[u8], line: u64, labels: &mut Option<&'static str>) -> Result
         (Some(_), Some(_)) => {
             return Err(Fault::at(
                 line,
-                "has both `text` and `image_base64`; one belongs there",
+                "has both `text` and `image_base64`; expected one of them",
             ));
         }
         (None, None) => return Err(Fault::at(line, "has neither `text` nor `image_base64`")),
@@ -368,7 +369,7 @@ fn of_line(bytes: &[u8], line: u64, labels: &mut Option<&'static str>) -> Result
     match *labels {
         Some(known) if known != kind => {
             let reason = format!(
-                "`label` is {kind}, and {known} in the rows before; write all of them alike"
+                "`label` is {kind}, but {known} in the rows before; use the same type for all labels"
             );
             return Err(Fault::at(line, reason));
         }
@@ -388,7 +389,7 @@ fn string(value: &RawValue, key: &str, line: u64) -> Result<String, Fault> {
     Ok(text.into_owned())
 }
 
-/// How a label is written, and what it is.
+/// Returns the JSON type of a label and its text.
 fn label_of(value: &RawValue, line: u64) -> Result<(&'static str, String), Fault> {
     let written = value.get();
     match json::kind(written) {
@@ -397,13 +398,13 @@ fn label_of(value: &RawValue, line: u64) -> Result<(&'static str, String), Fault
         "a string" => Ok(("a string", string(value, "label", line)?)),
         kind => {
             let reason =
-                format!("`label` is {kind}; a string, a whole number or a boolean belongs there");
+                format!("`label` is {kind}; expected a string, a whole number or a boolean");
             Err(Fault::at(line, reason))
         }
     }
 }
 
-/// What holds for rows however they are written.
+/// Checks that apply to rows of both formats.
 fn checked(row: Row) -> Result<Row, Fault> {
     let fault = |reason: String| Err(Fault::at(row.line, reason));
     let key = row.holds.key();
@@ -413,7 +414,7 @@ fn checked(row: Row) -> Result<Row, Fault> {
     if row.holds == Holds::Text && row.content.len() > MAX_TEXT {
         let bytes = row.content.len();
         return fault(format!(
-            "`text` has {bytes} bytes; no more than {MAX_TEXT} are embedded"
+            "`text` has {bytes} bytes, more than the limit of {MAX_TEXT}"
         ));
     }
     if row.label.trim().is_empty() {
@@ -422,7 +423,7 @@ fn checked(row: Row) -> Result<Row, Fault> {
     if row.label.len() > MAX_LABEL || row.label.chars().any(char::is_control) {
         let shown = json::shown(&row.label);
         return fault(format!(
-            "`label` is {shown}; a label has at most {MAX_LABEL} bytes and no control characters"
+            "`label` is {shown}; expected at most {MAX_LABEL} bytes without control characters"
         ));
     }
     Ok(row)
@@ -432,19 +433,19 @@ fn utf8(bytes: &[u8], line: u64) -> Result<&str, Fault> {
     std::str::from_utf8(bytes).map_err(|error| {
         let at = error.valid_up_to() + 1;
         let reason = format!(
-            "byte {at} of the row is no UTF-8; datasets are UTF-8: save the file in that encoding"
+            "byte {at} of the row is invalid UTF-8; save the file as UTF-8"
         );
         Fault::at(line, reason)
     })
 }
 
-/// Whether the first line ends with a return before its line feed.
+/// Returns whether the first line ends with CR LF.
 fn ends_with_return(start: &[u8]) -> bool {
     let end = start.iter().position(|byte| *byte == b'\n');
     end.is_some_and(|end| end > 0 && start[end - 1] == b'\r')
 }
 
-/// A file of comma-separated values, with its header read.
+/// Reads the header of a CSV file.
 fn records<R: Read>(
     reader: BufReader<Bounded<R>>,
     (place, ends_with_return): (Rc<Place>, bool),
@@ -456,7 +457,8 @@ fn records<R: Read>(
     let mut record = csv::ByteRecord::new();
     let found = next_record(&mut reader, &place, &mut record, bounds)?;
     let line = found.unwrap_or(1);
-    // A record ends with the return: to the library its line feed belongs to the record behind it.
+    // The CSV library ends a record at the carriage return and counts its line feed to the next
+    // record.
     place
         .blank
         .set(place.blank.get() + u64::from(ends_with_return));
@@ -465,7 +467,7 @@ fn records<R: Read>(
     for field in &record {
         let Ok(name) = std::str::from_utf8(field) else {
             let reason =
-                "the header is no UTF-8; datasets are UTF-8: save the file in that encoding";
+                "the header is invalid UTF-8; save the file as UTF-8";
             return wrong(reason.to_owned());
         };
         names.push(name.trim());
@@ -488,20 +490,20 @@ fn records<R: Read>(
         (None, Some(place)) => (Holds::Image, place),
         (Some(_), Some(_)) => {
             return wrong(
-                "the header has both `text` and `image_base64`; one belongs there".to_owned(),
+                "the header has both `text` and `image_base64`; expected one of them".to_owned(),
             );
         }
         (None, None) => {
             return wrong(format!(
-                "this is neither JSON lines nor a CSV header with the columns `text` (or \
-                 `image_base64`) and `label`: it begins with {}",
+                "unsupported format: expected JSON lines or a CSV header with the columns `text` (or \
+                 `image_base64`) and `label`, got {}",
                 json::shown(&names.join(","))
             ));
         }
     };
     let Some(label) = label else {
         return wrong(format!(
-            "the header has no column `label`; it has {}",
+            "the header lacks the column `label`, got {}",
             json::shown(&names.join(","))
         ));
     };
@@ -519,7 +521,7 @@ fn records<R: Read>(
     })
 }
 
-/// Reads the next record; gives the line that it begins in, and nothing at the end.
+/// Reads the next record. Returns the line where it begins, or `None` at the end.
 fn next_record<R: Read>(
     reader: &mut csv::Reader<BufReader<Bounded<R>>>,
     place: &Place,
@@ -541,7 +543,7 @@ fn next_record<R: Read>(
             csv::ErrorKind::Io(error) => Err(stopped(error, place, before, bounds)),
             other => Err(RowError::End(Fault::at(
                 before,
-                format!("no CSV: {other:?}"),
+                format!("invalid CSV: {other:?}"),
             ))),
         },
     }
@@ -551,8 +553,8 @@ fn of_record(record: &csv::ByteRecord, line: u64, columns: Columns) -> Result<Ro
     if record.len() != columns.count {
         let (found, expected) = (record.len(), columns.count);
         let reason = format!(
-            "has {found} fields, and the header {expected}; a text with commas, quotes or line ends \
-             stands in double quotes"
+            "has {found} fields, but the header has {expected}; put texts with commas, quotes or line breaks \
+             in double quotes"
         );
         return Err(Fault::at(line, reason));
     }

@@ -1,17 +1,18 @@
-//! The classifier as a model: vectors in, probabilities of labels out.
+//! Writes a classifier as an ONNX model that maps embedding vectors to label probabilities.
 
 use serde_json::{Value, json};
 
 use super::super::classifier::Classifier;
 use crate::model::onnx::write::{Io, Size, model, node, stored};
 
-/// The operator set: every runtime of the last years knows it.
+/// ONNX operator set, which every runtime of recent years supports.
 const OPSET: u64 = 17;
 
 const INPUT: &str = "embedding";
 const OUTPUT: &str = "probabilities";
 
-/// The model, `float32[n, width]` to `float32[n, labels]`: `Softmax(embedding · weightsᵀ + intercepts)`.
+/// Returns the ONNX model `float32[n, width]` to `float32[n, labels]`: `Softmax(embedding ·
+/// weightsᵀ + intercepts)`.
 pub(super) fn onnx(classifier: &Classifier) -> Vec<u8> {
     let (width, labels) = (classifier.width as u64, classifier.intercepts.len() as u64);
     let inputs = [INPUT, "weights", "intercepts"];
@@ -35,7 +36,7 @@ pub(super) fn onnx(classifier: &Classifier) -> Vec<u8> {
     model("head", OPSET, &nodes, &weights, [&[input], &[output]])
 }
 
-/// The same in a config.
+/// Returns the description of its method for a package's config.
 pub(super) fn methods(classifier: &Classifier) -> Value {
     let tensor =
         |name: &str, size: usize| json!({"name": name, "shape": [-1, size], "dtype": "float32"});

@@ -1,7 +1,9 @@
-//! The result of a training: a package with the components `encoder` and `head`, and its labels.
+//! The result of a training: a package with the components `encoder` and `head` and a file of
+//! labels.
 //!
-//! Invariant: the encoder's files are copies; nothing in it depends on when or where it was made. A head has its
-//! content in its name, so that who serves an older package of the same place never loads a newer head.
+//! Invariant: the encoder's files are copies, and nothing in the package depends on when or where
+//! it was written. The name of the head contains a hash of its content, so a server of an older
+//! package at the same path never loads a newer head.
 
 mod head;
 mod publish;
@@ -21,33 +23,33 @@ use crate::service::{EncoderFiles, LABELS_FILE};
 
 pub(super) use publish::publish;
 
-/// The file that tells how the classifier was trained.
+/// Name of the file that records the training.
 const TRAINING_FILE: &str = "training.json";
 
-/// Directory of the pooling's settings where no list of modules names another.
+/// Path of the pooling settings, unless `modules.json` names another one.
 const POOLING: &str = "1_Pooling/config.json";
 
-/// What a package is made of.
+/// The parts of a package to write.
 #[derive(Debug)]
 pub(super) struct Made<'a> {
-    /// Its name: the model token.
+    /// The model token.
     pub(super) name: &'a str,
-    /// What makes vectors.
+    /// The embedding model.
     pub(super) encoder: &'a EncoderFiles,
-    /// What makes probabilities of them.
+    /// The classifier on its vectors.
     pub(super) classifier: &'a Classifier,
-    /// The labels, in the order of the classifier's.
+    /// The labels, in the classifier's order.
     pub(super) labels: &'a [String],
-    /// How it was trained.
+    /// Config and metrics of the training.
     pub(super) training: &'a Value,
 }
 
-/// The model token of a package that is made for a service: tokens have no `-`.
+/// Returns the model token for a service's package. Tokens cannot contain `-`.
 pub(super) fn model_token(service: &str) -> String {
     service.replace('-', "_")
 }
 
-/// A file could not be read or written.
+/// An error of reading or writing a file.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {error}", path.display())]
 pub struct PackageError {
@@ -63,7 +65,7 @@ impl PackageError {
 }
 
 impl Made<'_> {
-    /// Writes it into a directory that is not there, and waits until it is on the disk.
+    /// Writes the package into a new directory and waits until it is on disk.
     pub(super) fn write(&self, into: &Path) -> Result<(), PackageError> {
         let encoder = self.encoder;
         let backend = encoder.backend.name();
@@ -96,7 +98,7 @@ impl Made<'_> {
         format!("{name}_encoder_{backend}_{precision}.{extension}")
     }
 
-    /// Files that the encoder keeps data in, which it names by their places beside it.
+    /// Copies the encoder's external data files to the same paths relative to the model.
     fn copy_external(&self, models: &Path) -> Result<(), PackageError> {
         let beside = self.encoder.model.parent().unwrap_or(Path::new(""));
         for file in &self.encoder.external {
@@ -109,7 +111,7 @@ impl Made<'_> {
         Ok(())
     }
 
-    /// The tokenizer and what sentence-transformers says beside it.
+    /// Copies the tokenizer and the sentence-transformers settings.
     fn copy_text_files(&self, into: &Path) -> Result<(), PackageError> {
         let Some(tokenizer) = &self.encoder.tokenizer else {
             return Ok(());
@@ -130,7 +132,7 @@ impl Made<'_> {
         Ok(())
     }
 
-    /// Settings of the modules that a list of them names, each in a directory beside it.
+    /// Returns the settings files of the modules in `modules.json`, each in a subdirectory.
     fn module_settings(&self) -> Vec<PathBuf> {
         let mut lists = self
             .encoder
@@ -152,7 +154,8 @@ impl Made<'_> {
             .collect()
     }
 
-    /// A list of precisions, where the one inside the tool does not have this one, or has it otherwise.
+    /// Writes a list of precisions if the built-in list lacks this precision or classifies it
+    /// differently.
     fn write_precisions(&self, into: &Path) -> Result<(), PackageError> {
         let token = &self.encoder.precision;
         let list = &self.encoder.package.precisions;
@@ -192,7 +195,7 @@ impl Made<'_> {
         config
     }
 
-    /// What the encoder's own config says of its methods.
+    /// Returns the methods that the encoder's own config declares.
     fn declared_methods(&self) -> Option<Value> {
         let encoder = self.encoder;
         let text = fs::read(&encoder.package.path).ok()?;
@@ -213,13 +216,13 @@ impl Made<'_> {
     }
 }
 
-/// Copies a file, and gives its size.
+/// Copies a file and returns its size.
 fn copy(from: &Path, into: &Path) -> Result<u64, PackageError> {
     if let Some(parent) = into.parent() {
         fs::create_dir_all(parent).map_err(PackageError::at(parent))?;
     }
     let copied = fs::copy(from, into).map_err(PackageError::at(from))?;
-    // Whoever could only read the encoder's file may remove its copy.
+    // The encoder's file may be read-only; the copy must be deletable.
     let permissions = fs::metadata(into)
         .map_err(PackageError::at(into))?
         .permissions();

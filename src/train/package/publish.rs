@@ -1,7 +1,8 @@
-//! Putting a package that was made aside in its place.
+//! Moves a finished package to its final directory.
 //!
-//! Invariant: at every moment the place has the old package, or the new one, whole. (Where the system can't
-//! exchange two directories in one step, nothing is there for a moment.)
+//! Invariant: at every moment the directory contains either the complete old package or the
+//! complete new one. On systems that cannot exchange two directories in one step, it is missing for
+//! a moment.
 
 use std::fs;
 use std::io;
@@ -10,14 +11,14 @@ use std::path::Path;
 use super::PackageError;
 use crate::database::sync_path;
 
-/// Moves a directory, which is on the disk, to `place`; what was there is removed.
+/// Moves a directory, already flushed to disk, to `place` and removes the old content.
 pub(in super::super) fn publish(made: &Path, place: &Path) -> Result<(), PackageError> {
     let fault = || PackageError::at(place);
     let parent = place.parent().unwrap_or(Path::new("."));
     if place.symlink_metadata().is_ok() {
         exchange(made, place).map_err(fault())?;
         sync_path(parent).map_err(fault())?;
-        // What was there before is where the new one was made.
+        // After the exchange, `made` contains the old package.
         fs::remove_dir_all(made).map_err(PackageError::at(made))?;
     } else {
         fs::rename(made, place).map_err(fault())?;
@@ -37,7 +38,7 @@ fn exchange(made: &Path, place: &Path) -> io::Result<()> {
         RenameFlags::RENAME_EXCHANGE,
     ) {
         Ok(()) => Ok(()),
-        // The file system does not know it.
+        // The file system does not support the exchange.
         Err(nix::errno::Errno::EINVAL | nix::errno::Errno::ENOSYS) => in_steps(made, place),
         Err(error) => Err(error.into()),
     }

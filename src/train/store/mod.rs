@@ -1,4 +1,4 @@
-//! The seam between training and what keeps it.
+//! The interface of the training store, independent of the database behind it.
 
 mod sqlite;
 
@@ -11,24 +11,24 @@ use crate::database::{DatabaseError, Timestamp};
 
 pub(crate) use sqlite::SqliteTraining;
 
-/// Keeps datasets' records, fit configs, derived services and jobs. Every method is atomic, and what it
-/// changes is durable when it returns. Time is an argument. What has ended never changes again.
+/// A store of dataset records, fit configs, derived services and jobs. Every method is atomic and
+/// durable when it returns. Time is an argument. A finished job never changes again.
 #[async_trait::async_trait]
 pub trait TrainingStore: Send + Sync {
-    /// Stores a dataset's record.
+    /// Stores the record of a dataset.
     async fn create_dataset(
         &self,
         new: NewDataset,
         now: Timestamp,
     ) -> Result<Dataset, DatabaseError>;
 
-    /// The datasets of an account, or of all, the oldest first.
+    /// Lists the datasets of an account, or of all accounts, oldest first.
     async fn datasets(&self, account: Option<AccountId>) -> Result<Vec<Dataset>, DatabaseError>;
 
-    /// A dataset.
+    /// Returns a dataset.
     async fn dataset(&self, id: DatasetId) -> Result<Option<Dataset>, DatabaseError>;
 
-    /// Deletes a dataset's record, unless a job that has not ended needs it; gives the record.
+    /// Deletes the record of a dataset, unless an unfinished job needs it. Returns the record.
     async fn delete_dataset(&self, id: DatasetId) -> Result<Deleted, DatabaseError>;
 
     /// Stores a fit config.
@@ -38,26 +38,26 @@ pub trait TrainingStore: Send + Sync {
         now: Timestamp,
     ) -> Result<FitConfig, DatabaseError>;
 
-    /// The fit configs of a service, the oldest first.
+    /// Lists the fit configs of a service, oldest first.
     async fn fit_configs(&self, service: i64) -> Result<Vec<FitConfig>, DatabaseError>;
 
-    /// Stores a derived service; `None` if there is one of that number.
+    /// Stores a derived service; `None` if its number is taken.
     async fn create_derived(
         &self,
         new: NewDerived,
         now: Timestamp,
     ) -> Result<Option<Derived>, DatabaseError>;
 
-    /// All derived services, the oldest first.
+    /// Lists all derived services, oldest first.
     async fn derived(&self) -> Result<Vec<Derived>, DatabaseError>;
 
-    /// Stores a job that waits, unless its service has one that has not ended, or its dataset is not there.
+    /// Stores a waiting job, unless its service has an unfinished job or its dataset is missing.
     async fn create_job(&self, new: NewJob, now: Timestamp) -> Result<Created, DatabaseError>;
 
-    /// A job.
+    /// Returns a job.
     async fn job(&self, id: JobId) -> Result<Option<Job>, DatabaseError>;
 
-    /// At most so many jobs of an account, of one service if one is named, the newest first.
+    /// Lists up to a maximum of an account's jobs, newest first, optionally of one service only.
     async fn jobs(
         &self,
         account: AccountId,
@@ -65,10 +65,10 @@ pub trait TrainingStore: Send + Sync {
         most: usize,
     ) -> Result<Vec<Job>, DatabaseError>;
 
-    /// Begins the job that has waited longest; `None` if none waits.
+    /// Starts the job that has waited longest; `None` if no job is waiting.
     async fn claim_job(&self, now: Timestamp) -> Result<Option<Job>, DatabaseError>;
 
-    /// Notes how much of a job is done, if it runs by this attempt. `false` if it does not.
+    /// Stores the progress of a job. Returns `false` if this attempt is no longer running.
     async fn progress(
         &self,
         id: JobId,
@@ -76,8 +76,8 @@ pub trait TrainingStore: Send + Sync {
         percentage: u8,
     ) -> Result<bool, DatabaseError>;
 
-    /// Ends a job that runs by this attempt: with metrics, or the reason why it failed. `false` if it does
-    /// not run so.
+    /// Ends a job with metrics or with an error. Returns `false` if this attempt is no longer
+    /// running.
     async fn end_job(
         &self,
         id: JobId,
@@ -86,35 +86,36 @@ pub trait TrainingStore: Send + Sync {
         now: Timestamp,
     ) -> Result<bool, DatabaseError>;
 
-    /// Cancels a job that has not ended; gives it as it is then.
+    /// Cancels an unfinished job. Returns the job in its resulting state.
     async fn cancel_job(&self, id: JobId, now: Timestamp) -> Result<Option<Job>, DatabaseError>;
 
-    /// Has a job that runs by this attempt wait again, as if it had not been begun: the server stops.
+    /// Returns a running job to the queue and does not count the attempt. Called when the server
+    /// stops.
     async fn put_back(&self, id: JobId, attempt: u32) -> Result<(), DatabaseError>;
 
-    /// Has jobs wait again that run, since whoever ran them is gone; those begun `attempts` times fail. Gives
-    /// how many there were.
+    /// Returns jobs that a crashed server was running to the queue; jobs with `attempts` attempts
+    /// fail. Returns their number.
     async fn recover_jobs(&self, attempts: u32, now: Timestamp) -> Result<u64, DatabaseError>;
 }
 
-/// What became of a wish to delete a dataset.
+/// Result of deleting a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Deleted {
-    /// It is gone; this was it.
+    /// The dataset was deleted; contains its record.
     Done(Box<Dataset>),
-    /// There is none.
+    /// The dataset does not exist.
     Unknown,
-    /// A job that has not ended needs it.
+    /// An unfinished job needs it.
     Needed(JobId),
 }
 
-/// What became of a wish to train.
+/// Result of creating a training job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Created {
-    /// The job.
+    /// The new job.
     Done(Box<Job>),
-    /// A job of the service has not ended.
+    /// The service has an unfinished job.
     Busy(JobId),
-    /// There is no such dataset of the account.
+    /// The account has no such dataset.
     NoDataset,
 }

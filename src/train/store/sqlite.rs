@@ -1,6 +1,6 @@
-//! What is kept of training, in SQLite.
+//! The training store in SQLite.
 //!
-//! Invariant: reading never waits for a change; a change is one transaction.
+//! Invariant: reads never wait for writes; every write is one transaction.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -24,7 +24,7 @@ const DERIVED: &str = "service, owner, owner_name, name, base_owner, base_owner_
 const JOB: &str = "id, account, service, service_name, dataset, config, state, percentage, attempt,
     error, metrics, created_at, started_at, ended_at";
 
-/// Training's records in a database.
+/// The training store of a database.
 #[derive(Debug)]
 pub(crate) struct SqliteTraining {
     database: Sqlite,
@@ -33,7 +33,7 @@ pub(crate) struct SqliteTraining {
 }
 
 impl SqliteTraining {
-    /// Those of a database.
+    /// Opens the training store of a database.
     pub(crate) fn open(database: &Sqlite) -> Result<Arc<Self>, DatabaseError> {
         Ok(Arc::new(Self {
             writer: Mutex::new(database.connect()?),
@@ -50,7 +50,7 @@ impl SqliteTraining {
         call(&connection).map_err(|error| self.database.error(&error))
     }
 
-    /// One transaction.
+    /// Runs a write in one transaction.
     fn write<T>(
         &self,
         call: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
@@ -66,7 +66,8 @@ impl SqliteTraining {
             };
             change().map_err(|error| self.database.error(&error))
         };
-        // What waits for another process's lock waits for seconds: on a thread that nobody else needs.
+        // Waiting for another process's lock may take seconds, so it must not block a runtime
+        // thread.
         match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
             Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(write),
             _ => write(),
@@ -398,8 +399,8 @@ fn job(row: &Row<'_>) -> Result<Job, rusqlite::Error> {
     })
 }
 
-/// A text in the database that this release does not know.
+/// Reports a value in the database that this release does not know.
 fn unknown(column: usize, text: &str) -> rusqlite::Error {
-    let error = format!("`{text}` is not known").into();
+    let error = format!("unknown value `{text}`").into();
     rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, error)
 }

@@ -1,22 +1,22 @@
-//! The rules: one file each, one list of them all.
+//! The validation rules, one module each, and the list of all of them.
 //!
-//! A rule turns facts of a [`Context`] into findings and does nothing else. Its doc comment is
-//! also what `pkgtool explain` prints, so it has fixed headings.
+//! A rule reads the facts in a [`Context`] and returns findings; it does no I/O of its own. The doc
+//! comment of a rule is its explanation: `pkgtool explain` prints it, so its headings are fixed.
 
 use super::context::Context;
 use crate::diagnostic::{Finding, RuleMeta};
 use crate::source::suggest;
 
-/// A rule: what is fixed about it, and the check.
+/// A validation rule: its metadata and its check.
 pub struct Rule {
     /// Code, name, severity, explanation.
     pub meta: RuleMeta,
-    /// Adds the rule's findings.
+    /// Appends the rule's findings.
     pub(super) check: fn(&Context<'_>, &mut Vec<Finding>),
 }
 
-/// Declares a rule; its doc comment becomes its explanation. `fix Safe` or `fix Unsafe` after the severity says that
-/// findings can carry a fix, and the boldest kind of it.
+/// Declares a rule. Its doc comment becomes its explanation. `fix Safe` or `fix Unsafe` after the
+/// severity declares that findings can carry a fix; `fix Unsafe` if any of the fixes is unsafe.
 macro_rules! rule {
     (
         $(#[doc = $doc:literal])+
@@ -41,12 +41,12 @@ macro_rules! rule {
 
 mod mismatch;
 
-/// Declares the modules and the list of their rules, in the order of the codes.
+/// Declares the rule modules and lists their rules in the order of the codes.
 macro_rules! rules {
     ($($module:ident),+ $(,)?) => {
         $(mod $module;)+
 
-        /// All rules, in the order of their codes.
+        /// All rules in the order of their codes.
         pub static RULES: &[&Rule] = &[$(&$module::RULE),+];
     };
 }
@@ -129,12 +129,12 @@ pub use settings_invalid::settings_invalid;
 pub(super) use size_directory::{is_other_size, is_size_token};
 pub(super) use variants_disagree::variants_disagree;
 
-/// Where all rules are found.
+/// Advice that ends every suggestion: how to list all rules.
 const LIST: &str = "`pkgtool rules` lists them";
-/// Most rules that are suggested for a word.
+/// Maximum number of rules suggested for an unknown name.
 const MAX_NEAR: usize = 5;
 
-/// The rule of this code or name; else what to write instead.
+/// Returns the rule with this code or name, or a suggestion as the error.
 pub fn rule_named(text: &str) -> Result<&'static RuleMeta, String> {
     let all = || RULES.iter().map(|rule| &rule.meta);
     let is_it = |meta: &&RuleMeta| meta.code.eq_ignore_ascii_case(text) || meta.name == text;
@@ -163,12 +163,12 @@ pub fn rule_named(text: &str) -> Result<&'static RuleMeta, String> {
     })
 }
 
-/// Whether a rule tells of keys that stand twice.
+/// Returns whether this is the rule that reports duplicate keys.
 pub(super) fn tells_repetition(rule: &Rule) -> bool {
     std::ptr::eq(rule, &raw const json_duplicate_key::RULE)
 }
 
-/// Whether a rule speaks of the directory in which a config stands.
+/// Returns whether this is the rule that checks the name of a config's directory.
 pub(super) fn is_about_place(rule: &RuleMeta) -> bool {
     rule.code == backend_directory::RULE.meta.code
 }

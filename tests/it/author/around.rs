@@ -191,7 +191,7 @@ fn a_licence_with_further_terms_is_no_fact() {
         format!("{mit}\nAdditional terms: not for sale.\n"),
     );
     let ran = init(&tree.path("tiny"), &SAID).expect_code(2);
-    assert!(ran.stderr.contains("`mit` is proposed"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("accept the proposal `mit`"), "{}", ran.stderr);
     assert!(!tree.path(CONFIG).exists());
     let told = init(&tree.path("tiny"), &[&SAID[..], &["--yes"]].concat()).expect_code(0);
     let told = told.json();

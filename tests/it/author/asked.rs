@@ -109,7 +109,7 @@ fn bad_requests_say_what_to_do() {
             2,
             "not a usable precision list",
         ),
-        (&["tiny", "--backend", "mlx"], 3, "no directory is left"),
+        (&["tiny", "--backend", "mlx"], 3, "no directory needs a config"),
     ] {
         let arguments = std::iter::once("init").chain(arguments.iter().copied());
         let ran = pkgtool(arguments)

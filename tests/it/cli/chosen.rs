@@ -39,7 +39,7 @@ fn only_what_changed_is_reported() {
     commit(tree.root(), "first");
     let ran = run(tree.root(), &["--changed"]).expect_code(0);
     assert_eq!(ran.findings(), []);
-    assert!(ran.stderr.contains("no config changed"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("neither configs nor files that they name have changed"), "{}", ran.stderr);
     run(tree.root(), &[]).expect_code(1);
 
     // A config, a model that another names, and a package that Git does not know yet.
@@ -174,7 +174,7 @@ fn what_is_staged_is_what_is_checked() {
     let ran = run(tree.root(), &["--staged"]);
     assert!(
         ran.stderr
-            .contains("names b/xnnpack/tokenizer.json, which is not in the index"),
+            .contains("names b/xnnpack/tokenizer.json, which is missing from the index"),
         "{ran:?}"
     );
 }
@@ -186,11 +186,11 @@ fn wrong_uses_are_told() {
         (&["--changed"][..], "not in a Git repository"),
         (&["--staged"], "not in a Git repository"),
         (&["--staged", "--changed"], "cannot be used with"),
-        (&["-", "xnnpack"], "name no other paths"),
-        (&["--stdin-path", "x", "xnnpack"], "name `-` as the path"),
-        (&["-", "--watch"], "read once"),
-        (&["-", "--staged"], "read once"),
-        (&["--statistics", "--format", "sarif"], "no sarif form"),
+        (&["-", "xnnpack"], "cannot be combined with other paths"),
+        (&["--stdin-path", "x", "xnnpack"], "give `-` as the path"),
+        (&["-", "--watch"], "standard input cannot be combined"),
+        (&["-", "--staged"], "standard input cannot be combined"),
+        (&["--statistics", "--format", "sarif"], "does not support --format sarif"),
         (&["--max-findings", "many"], "invalid value"),
     ] {
         let arguments = ["validate"].iter().chain(arguments);
@@ -251,7 +251,7 @@ fn a_config_may_come_from_standard_input() {
     assert!(code == 1 && out.starts_with("config.json:1:"), "{out}");
     let (code, _, told) = piped(&tree, &vec![b' '; 5 * 1024 * 1024], &place);
     assert!(
-        code == 2 && told.contains("standard input has more than"),
+        code == 2 && told.contains("standard input too large"),
         "{told}"
     );
 }

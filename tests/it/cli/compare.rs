@@ -140,7 +140,7 @@ fn a_directory_of_inputs_is_a_set_a_file() {
 #[test]
 fn what_cannot_be_compared_is_refused() {
     for (arguments, reason) in [
-        (&["spotter"][..], "there must be two things to compare"),
+        (&["spotter"][..], "compare needs two sides, got 1"),
         (
             &["spotter", "hush-sentence/mlx"],
             "A has 2 outputs and B has 1",

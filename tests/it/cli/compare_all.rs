@@ -10,7 +10,7 @@ use crate::support::run::{Ran, pkgtool};
 use crate::support::tree::Tree;
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/packages-examples");
-const OF_CORE_ML: &str = "portable reading of a Core ML program: what the program says, not what the Neural Engine rounds";
+const OF_CORE_ML: &str = "portable reading of a Core ML program: computed as written, without the rounding of the Neural Engine";
 
 fn compare(directory: impl AsRef<Path>, arguments: &[&str]) -> Ran {
     let all = ["compare", "--engine", "tract", "--seeds", "2"];
@@ -124,7 +124,7 @@ fn the_reference_is_the_one_that_is_named() {
     assert_eq!(reference("vulkan"), "glimpse fp32 for vulkan");
     for name in ["int4", "coreml/int8", "nosuch/fp32"] {
         let ran = all(EXAMPLES, &["glimpse", "--reference", name]).expect_code(2);
-        let told = format!("--reference {name}: no variant is that; there are fp32 for xnnpack, ");
+        let told = format!("--reference {name}: no such variant; available: fp32 for xnnpack, ");
         assert!(ran.stderr.contains(&told), "{}", ran.stderr);
     }
 }
@@ -198,19 +198,19 @@ fn what_was_not_compared_is_told_and_counts_where_that_is_asked() {
         "{}",
         ran.stdout
     );
-    assert!(ran.stdout.contains("it has no `decode`"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("the variant has no `decode`"), "{}", ran.stdout);
     all(EXAMPLES, &["scribe-tiny-en", "--require-all"]).expect_code(1);
     for (arguments, told) in [
-        (&["glimpse", "hush-sentence"][..], "name one path"),
+        (&["glimpse", "hush-sentence"][..], "expected one path"),
         (&["glimpse/coreml/glimpse_coreml_fp16.pte"], "is no package"),
-        (&["glimpse/coreml"], "there must be two things to compare"),
+        (&["glimpse/coreml"], "compare needs two sides"),
         (
             &["glimpse", "--precision", "int5"],
-            "there must be two things to compare",
+            "compare needs two sides",
         ),
         (
             &["glimpse", "--method", "nosuch"],
-            "no variant can be the reference",
+            "no variant can run as the reference",
         ),
         (&["pebble"], "holds several packages"),
     ] {

@@ -79,7 +79,7 @@ fn making_inputs_ends_at_the_time_limit() {
         assert!(start.elapsed() < Duration::from_secs(20), "{command}");
         assert_eq!(
             ran.stderr.trim_end(),
-            "error: making the inputs reached the time limit of 0.2 s (--timeout); give it more \
+            "error: generating the inputs reached the time limit of 0.2 s (--timeout); give it more \
              time, or smaller inputs (`--dim`)",
             "{command}"
         );
@@ -110,7 +110,7 @@ fn a_size_without_a_unit_is_asked_for_one() {
     let ran = run(&greedy(1, 1), "run", &["--max-memory", "10"]).expect_code(2);
     assert!(
         ran.stderr
-            .contains("'10' for '--max-memory <SIZE>': it has no unit; write `10MiB` or `10GiB`"),
+            .contains("'10' for '--max-memory <SIZE>': missing unit: write `10MiB` or `10GiB`"),
         "{}",
         ran.stderr
     );
@@ -164,7 +164,7 @@ fn a_memory_limit_that_bites_is_named() {
             }
             bitten += 1;
             let named =
-                format!("engine reached the memory limit of {shown} (--max-memory) while it was");
+                format!("engine reached the memory limit of {shown} (--max-memory) while ");
             let unlooked = format!(
                 "(SIGSEGV) (segmentation fault: a bug in the library that this model triggers), or it got no \
                  memory: it had the memory limit of {shown} (--max-memory)"

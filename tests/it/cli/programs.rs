@@ -154,7 +154,7 @@ fn a_program_that_the_runtime_finds_broken_is_answered_by_nobody() {
     // Among the sizes of a tensor of the delegate's graph.
     bytes[2600..2604].copy_from_slice(&0xffff_u32.to_le_bytes());
     let ran = run(&bytes).expect_code(2);
-    let said = "the executorch engine finds the model broken";
+    let said = "the executorch engine found the model invalid";
     assert!(ran.stderr.contains(said), "{}", ran.stderr);
     assert!(!ran.stderr.contains("tract"), "{}", ran.stderr);
 }

@@ -176,7 +176,7 @@ fn a_model_that_gives_nan_fails_where_finite_numbers_are_asked_for() {
     assert!(
         ran.expect_code(2)
             .stderr
-            .contains("output `y` holds 1 values of 2")
+            .contains("output `y` has NaN or infinite values: 1 of 2")
     );
     run_model(&log, &["--input", "[1.0, 2.0]", "--check-finite"]).expect_code(0);
 }

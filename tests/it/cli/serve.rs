@@ -306,7 +306,7 @@ fn a_task_is_made_and_followed_on_the_command_line() {
     let late = gateway
         .ask(&["task", "wait", &first, "--timeout", "1"])
         .expect_code(2);
-    assert!(late.stderr.contains("it goes on"), "{}", late.stderr);
+    assert!(late.stderr.contains("is still running"), "{}", late.stderr);
     gateway.ask(&["task", "cancel", &second]).expect_code(0);
     let canceled = gateway
         .ask(&["task", "wait", &second])

@@ -38,7 +38,7 @@ fn weights_say_how_many_features_there_are() {
         told.contains("it runs with `features` = 6 (the weights of a `MatMul` have 6 rows)"),
         "{told}"
     );
-    assert!(told.contains("`--dim NAME=SIZE` sets others"), "{told}");
+    assert!(told.contains("set other sizes with `--dim NAME=SIZE`"), "{told}");
     let transposed = rows("features")
         .ones("w", &[2, 5])
         .node("Gemm", &["x", "w"], "y", &[Attribute::Int("transB", 1)])
@@ -160,7 +160,7 @@ fn a_failure_that_no_size_helps_says_what_to_give() {
         "{said}"
     );
     assert!(
-        said.contains("give their sizes with --dim batch=SIZE --dim length=SIZE"),
+        said.contains("set their sizes with --dim batch=SIZE --dim length=SIZE"),
         "{said}"
     );
     for dump in ["Applying rule", "Val(", "node #", ".rs", "Fact"] {

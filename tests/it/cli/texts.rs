@@ -15,7 +15,7 @@ fn run(arguments: &[&str]) -> Ran {
 fn texts_are_embedded_and_compared() {
     // The program says itself how many tokens it takes, the other model's tokenizer does.
     for (package, most) in [("hush-sentence/mlx", 24), ("hush-sentence/xnnpack", 23)] {
-        let bound = format!("vectors of 32 dimensions, at most {most} tokens a text");
+        let bound = format!("vectors of 32 dimensions, at most {most} tokens per text");
         let ran = run(&[
             package,
             "--text",
@@ -103,7 +103,7 @@ fn what_cannot_be_embedded_says_why() {
         (&["hush-sentence/mlx", "--text", "@nowhere"], "nowhere"),
         (
             &["hush-sentence/mlx", "--text", "a", "--pooling", "median"],
-            "there are cls, max, mean",
+            "expected one of cls, max, mean",
         ),
         (
             &["hush-sentence/mlx", "--text", "a", "--input", "zeros"],
@@ -119,7 +119,7 @@ fn what_cannot_be_embedded_says_why() {
                 "--text",
                 "a",
             ],
-            "texts need a package",
+            "--text needs a package",
         ),
     ] {
         let ran = run(arguments).expect_code(2);

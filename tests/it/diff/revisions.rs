@@ -125,7 +125,7 @@ fn what_is_no_revision_is_told() {
         (&["HEAD:nope", "."], "neither a file nor a directory `nope`"),
         (
             &["HEAD:xnnpack/../..", "."],
-            "from the root of the repository",
+            "relative to the root of the repository",
         ),
         (&["nope", "."], "no such file or directory"),
         (&["ftp://example.com/x", "."], "no such file or directory"),

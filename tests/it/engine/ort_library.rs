@@ -171,19 +171,19 @@ fn what_cannot_be_used_says_why() {
         (
             "libonnxruntime.so.1.18.1",
             LIBRARY,
-            "its version is 1.18.1, and 1.24 or later is needed",
+            "unsupported version 1.18.1: expected 1.24 or later",
         ),
         (
             "libonnxruntime.so",
             b"OrtGetApiBase\0VERS_1.9.0\0".as_slice(),
-            "its version is 1.9.0",
+            "unsupported version 1.9.0",
         ),
         (
             "libonnxruntime.so",
             b"garbage",
-            "it is no library of ONNX Runtime",
+            "not an ONNX Runtime library",
         ),
-        ("libonnxruntime.so", b"", "it is no library of ONNX Runtime"),
+        ("libonnxruntime.so", b"", "not an ONNX Runtime library"),
     ] {
         let mut machine = Machine::new("linux");
         machine.set("LD_LIBRARY_PATH", "libs");

@@ -102,7 +102,7 @@ fn what_is_not_wanted_is_left() {
     let tree = Tree::with_package().json("xnnpack/config.json", &value);
     let only = fix(&tree, &["--rule", "legacy-field"]).expect_code(1);
     assert!(
-        only.stdout.contains("it has a fix, but --rule left it out"),
+        only.stdout.contains("it has a fix, but --rule excludes it"),
         "{}",
         only.stdout
     );
@@ -124,7 +124,7 @@ fn what_is_not_wanted_is_left() {
     value["license"] = json!("Apache-2.0");
     assert_eq!(read(&tree, "xnnpack/config.json"), format!("{value:#}\n"));
     for (rule, words) in [
-        ("no-such", "no such rule"),
+        ("no-such", "unknown rule"),
         ("empty-file", "PKG001 empty-file has no fixes"),
     ] {
         let ran = fix(&tree, &["--rule", rule]).expect_code(2);
@@ -235,7 +235,7 @@ fn check_ends_with_1_where_an_error_is_left() {
     let ran = fix(&tree, &["--check"]).expect_code(1);
     assert!(
         ran.stdout
-            .contains("nothing would change; 1 finding is left, 1 error among them"),
+            .contains("nothing would change; 1 finding is left, including 1 error"),
         "{}",
         ran.stdout
     );
@@ -406,7 +406,7 @@ fn a_config_under_another_name_is_an_error_that_is_left() {
         let path = path.to_str().expect("a path in UTF-8");
         let ran = pkgtool(["fix", path]).run().expect_code(1);
         assert!(
-            ran.stdout.contains("PKG044") && ran.stdout.contains("1 error among them"),
+            ran.stdout.contains("PKG044") && ran.stdout.contains("including 1 error"),
             "{}",
             ran.stdout
         );

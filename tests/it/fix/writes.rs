@@ -52,7 +52,7 @@ fn what_is_read_only_is_left_and_told() {
     let before = contents(tree.root());
     let ran = fix(&tree, &[]).expect_code(2);
     assert!(
-        ran.stdout.contains("not done: the file is read-only"),
+        ran.stdout.contains("not fixed: the file is read-only"),
         "{}",
         ran.stdout
     );

@@ -276,7 +276,7 @@ fn what_a_package_cannot_do_is_told_at_its_field() {
         let message = refused(path, &body, "prompt");
         assert_eq!(
             message,
-            "there is no token 999999: the model has 384, from 0"
+            "unknown token 999999: the model has 384 tokens, numbered from 0"
         );
     }
     let body = json!({"model": "local/kindred", "messages": [{"role": "user", "content": "x"}]});

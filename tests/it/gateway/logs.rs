@@ -76,8 +76,8 @@ fn a_task_that_fails_later_says_whose_it_was() {
     let done = gateway.create("echo", "{}");
     gateway.wait_for(&done, "COMPLETED");
     for (task, service, level, message) in [
-        (failed, "local/broken", "WARN", "a task failed"),
-        (done, "local/echo", "DEBUG", "a task is answered"),
+        (failed, "local/broken", "WARN", "task failed"),
+        (done, "local/echo", "DEBUG", "task completed"),
     ] {
         let line = gateway.line(|line| line["task"] == task.as_str() && line["message"] == message);
         assert_eq!(line["level"], level);

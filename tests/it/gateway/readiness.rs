@@ -71,7 +71,7 @@ fn a_damaged_database_is_not_ready() {
     assert!(
         gateway
             .whole_log()
-            .contains("the database was looked through")
+            .contains("database integrity check failed")
     );
 }
 

@@ -73,7 +73,7 @@ fn rules_are_listed_with_what_settings_make_of_them() {
     }
     let table = list("", &[]).stdout;
     for line in [
-        "# pkgtool.toml: code, severity in force, by default, fix, rule, and why it has another",
+        "# pkgtool.toml: code, severity in force, default severity, fix, rule, reason for the difference",
         "PKG002  off      error    safe    json-syntax",
         "PKG004  note     error    unsafe  schema",
     ] {
@@ -83,8 +83,8 @@ fn rules_are_listed_with_what_settings_make_of_them() {
         );
     }
     for end in [
-        "`select` names others",
-        "`ignore` has `license`",
+        "not in `select`",
+        "`ignore` lists `license`",
         "`severity` has `all = \"note\"`",
         "not in `old/**`, `x`",
     ] {
@@ -116,7 +116,7 @@ fn rules_are_listed_with_what_settings_make_of_them() {
     assert!(
         broken
             .stderr
-            .contains("pkgtool.toml has 1 error; `pkgtool validate "),
+            .contains("pkgtool.toml has 1 error; run `pkgtool validate "),
         "{}",
         broken.stderr
     );

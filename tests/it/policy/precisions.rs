@@ -40,7 +40,7 @@ fn a_command_line_that_contradicts_itself_or_the_list_is_not_understood() {
     for (arguments, words) in [
         (
             "tf32=non-quantized,tf32=quantized",
-            "`tf32` is both quantized and not",
+            "`tf32` is given as quantized and as non-quantized",
         ),
         (
             "fp32=quantized",

@@ -53,7 +53,7 @@ fn a_package_is_fetched_once_and_validated() {
     let web = Web::start(move |asked| listing_site(&files, asked));
     let tree = Tree::new();
     let ran = pull(&web.url("/repo/"), &tree.path("p"), &[]).expect_code(0);
-    assert!(ran.stdout.contains("3 files fetched"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("3 files downloaded"), "{}", ran.stdout);
     assert_eq!(
         fs::read(tree.path("p/README.md")).expect("a file"),
         b"# Read\n"
@@ -65,7 +65,7 @@ fn a_package_is_fetched_once_and_validated() {
     let ran = pull(&web.url("/repo/"), &tree.path("p"), &["--no-validate"]).expect_code(0);
     assert!(
         ran.stdout
-            .contains("0 files fetched (0 bytes), 3 there already"),
+            .contains("0 files downloaded (0 bytes), 3 already present"),
         "{}",
         ran.stdout
     );
@@ -319,7 +319,7 @@ fn only_what_is_wanted_comes() {
     let more = ["--backend", "xnnpack", "--precision", "fp32"];
     let ran = pull(&web.url("/repo/"), &tree.path("p"), &more).expect_code(0);
     assert!(
-        ran.stdout.contains("4 files fetched") && ran.stdout.contains("left out: 1"),
+        ran.stdout.contains("4 files downloaded") && ran.stdout.contains("skipped: 1"),
         "{}",
         ran.stdout
     );

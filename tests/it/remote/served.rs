@@ -16,10 +16,10 @@ use crate::support::run::Ran;
 use crate::support::tree::{MODEL, Tree};
 use crate::support::web::{Asked, Body, Content, Told, Web, listing_site};
 
-const FETCHED: &str = "a source was fetched";
-const UNCHANGED: &str = "a source is unchanged";
-const EARLIER: &str = "a source cannot be renewed: its copy is served as it was fetched before";
-const REMOVED: &str = "the copy of a source that is not served any more was removed";
+const FETCHED: &str = "source downloaded";
+const UNCHANGED: &str = "source unchanged";
+const EARLIER: &str = "cannot update a source; serving its existing copy";
+const REMOVED: &str = "removed the copy of a source that is no longer served";
 
 type Files = Arc<Mutex<BTreeMap<String, Content>>>;
 
@@ -137,7 +137,7 @@ fn a_package_is_fetched_once_then_served_without_its_server() {
     let place = copies(&data).remove(0);
     fs::write(place.join("a/README.md"), "# Rea!\n").expect("a file");
     let ran = serve(&source, &data, &[]).expect_code(2);
-    assert!(ran.stderr.contains("no whole copy"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("no complete copy"), "{}", ran.stderr);
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn a_server_that_lies_is_not_believed() {
     let source = web.url("/repo/");
     let directory = tempfile::tempdir().expect("a directory");
     let ran = serve(&source, &directory.path().join("data"), &[]).expect_code(2);
-    for part in [&source, "SHA-256", "no whole copy", "Start again"] {
+    for part in [&source, "SHA-256", "no complete copy", "start again"] {
         assert!(ran.stderr.contains(part), "{part} in {}", ran.stderr);
     }
     // What it gave before it lied is served on.
@@ -367,7 +367,7 @@ fn only_what_is_wanted_is_fetched_and_served() {
     let (source, data) = (web.url("/repo/"), directory.path().join("data"));
     drop(web);
     let ran = serve(&source, &data, &["--precision", "fp16"]).expect_code(2);
-    assert!(ran.stderr.contains("no whole copy"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("no complete copy"), "{}", ran.stderr);
 }
 
 /// A hub with one repository, whose revisions have these files.

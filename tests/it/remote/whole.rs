@@ -92,7 +92,7 @@ fn a_pull_needs_no_ranges() {
         }
         let ran = tool(&["pull", &web.url(path), directory]).run();
         assert!(
-            ran.code < 2 && ran.stdout.contains("3 files fetched"),
+            ran.code < 2 && ran.stdout.contains("3 files downloaded"),
             "{} {}",
             ran.stdout,
             ran.stderr

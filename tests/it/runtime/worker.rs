@@ -74,7 +74,7 @@ fn a_hang_ends_at_the_time_limit() {
     launcher.timeout = Some(Duration::from_millis(500));
     let start = Instant::now();
     let error = load(&launcher);
-    let named = "the tract engine reached the time limit of 0.5 s (--timeout) while it was loading";
+    let named = "the tract engine reached the time limit of 0.5 s (--timeout) while loading";
     assert!(error.to_string().starts_with(named), "{error}");
     assert!(start.elapsed() < Duration::from_mins(1));
     let pid = fs::read_to_string(mark).expect("it ran");

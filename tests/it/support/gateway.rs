@@ -175,7 +175,7 @@ fn launch(setup: Setup, directory: Arc<TempDir>, known_key: String) -> Gateway {
             address = at.parse().ok();
         }
         let _ = announced.write_str(&line);
-        if text.starts_with("the API") {
+        if text.starts_with("API documentation") {
             break;
         }
     }

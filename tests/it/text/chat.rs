@@ -147,7 +147,7 @@ fn messages_that_are_wrong_are_named() {
             message(
                 &json!({"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "x"}}]}),
             ),
-            "`messages[1].content[1].type`: expected `text`: this model takes no pictures, sound or files, found \"image_url\"",
+            "`messages[1].content[1].type`: expected `text`: this model does not support images, audio or files, found \"image_url\"",
         ),
         (
             message(&json!({"role": "assistant", "content": null})),
@@ -221,7 +221,7 @@ fn other_fields_that_are_wrong_are_named() {
     refused(&[
         (
             chat(&json!({"functions": []})),
-            "`functions`: expected `tools` instead of it, found it",
+            "`functions`: expected `tools` instead, found the outdated field",
         ),
         (
             chat(&json!({"n": 0})),
@@ -317,10 +317,10 @@ fn bounds_are_held_before_anything_is_built() {
     );
     assert_eq!(
         told("[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]"),
-        "the request: expected JSON of at most 20 values, found more of them"
+        "the request: expected JSON of at most 20 values, found more values"
     );
-    assert!(told("{").starts_with("the request: expected JSON, found what is none: EOF"));
-    assert!(told("{} x").starts_with("the request: expected JSON, found what is none: trailing"));
+    assert!(told("{").starts_with("the request: expected JSON, found invalid JSON: EOF"));
+    assert!(told("{} x").starts_with("the request: expected JSON, found invalid JSON: trailing"));
     let fault = read_json(b"\"\xff\"", &bounds).expect_err("it is no UTF-8");
     assert!(fault.to_string().contains("unicode"), "{fault}");
     let deep = "[".repeat(100_000);

@@ -219,14 +219,14 @@ fn calls_are_required_by_name_and_with_their_arguments() {
 fn what_output_cannot_be_held_to_is_refused_by_name_and_place() {
     let at = "response_format.json_schema.schema";
     for (schema, words) in [
-        (json!({"not": {}}), format!("`{at}` has the keyword `not`")),
+        (json!({"not": {}}), format!("`{at}` has the unsupported keyword `not`")),
         (
             json!({"properties": {"a": {"items": {"uniqueItems": true}}}}),
-            format!("`{at}.properties.a.items` has the keyword `uniqueItems`"),
+            format!("`{at}.properties.a.items` has the unsupported keyword `uniqueItems`"),
         ),
         (
             json!({"$ref": "#/$defs/a", "$defs": {"a": {"if": {}}}}),
-            format!("`{at}/$defs/a` has the keyword `if`"),
+            format!("`{at}/$defs/a` has the unsupported keyword `if`"),
         ),
         (
             json!({"$ref": "https://example.com/schema"}),
@@ -234,11 +234,11 @@ fn what_output_cannot_be_held_to_is_refused_by_name_and_place() {
         ),
         (
             json!({"$ref": "#/$defs/b"}),
-            format!("`{at}.$ref` must be the path of a schema"),
+            format!("`{at}.$ref` must be the path of an existing schema"),
         ),
         (
             json!({"type": "text"}),
-            format!("output cannot be constrained by `{at}`: Invalid type"),
+            format!("cannot constrain the output by `{at}`: Invalid type"),
         ),
         (
             json!({"type": "string", "format": "colour"}),
@@ -404,19 +404,19 @@ fn followed(schema: &Value, steps: usize) -> String {
 
 const HOW_THEY_END: [(&str, &str); 30] = [
     ("deep arrays", "whole"),
-    ("too deep", "has 65 levels of nesting; at most 64"),
+    ("too deep", "has too many levels of nesting: expected at most 64, got 65"),
     ("deep choices", "whole"),
-    ("doubled", "has 20001 values; at most 20000"),
+    ("doubled", "has too many values: expected at most 20000, got 20001"),
     ("chain", "whole"),
-    ("long chain", "has 2049 levels of nesting; at most 2048"),
-    ("circle", "nothing fits"),
+    ("long chain", "has too many levels of nesting: expected at most 2048, got 2049"),
+    ("circle", "no token can follow"),
     ("circle of all", "circular references"),
-    ("circle of any", "nothing fits"),
+    ("circle of any", "no token can follow"),
     ("enum", "whole"),
-    ("too large an enum", "has 20001 values"),
-    ("optional properties", "properties; at most 1024"),
+    ("too large an enum", "got 20001"),
+    ("optional properties", "too many properties: expected at most 1024"),
     ("all of any", "schema too large"),
-    ("one of", "has 20001 values"),
+    ("one of", "got 20001"),
     ("pattern properties", "are not disjoint"),
     ("tree", "whole"),
     ("repeats", "on and on"),
@@ -429,7 +429,7 @@ const HOW_THEY_END: [(&str, &str); 30] = [
     ("most items", "whole"),
     ("many properties", "on and on"),
     ("multiple", "too many digits"),
-    ("large multiple", "a number of few digits, up to 10000"),
+    ("large multiple", "a number with few digits, at most 10000"),
     ("bounds", "float range"),
     ("letters", "on and on"),
     ("both", "Unable to determine if regex is empty"),

@@ -289,7 +289,7 @@ fn what_failed_or_was_taken_is_fed_again() {
     let error = decoder.feed(&[48], &always).expect_err("no such token");
     assert_eq!(
         error.to_string(),
-        "there is no token 48: the model has 48, from 0"
+        "unknown token 48: the model has 48 tokens, numbered from 0"
     );
 }
 

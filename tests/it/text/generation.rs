@@ -264,16 +264,16 @@ fn lengths_are_held() {
     )
     .to_string();
     assert!(
-        told.contains("2 tokens and `max_tokens` is 5, together 7; the model holds 6"),
+        told.contains("2 tokens and `max_tokens` is 5, together 7; the model's context is 6 tokens"),
         "{told}"
     );
     let told = error(&mut table, request("abcdef")).to_string();
     assert!(
-        told.contains("the prompt has 6 tokens, and the model holds 6"),
+        told.contains("the prompt has 6 tokens, but the model's context is 6 tokens"),
         "{told}"
     );
     for (wrong, words) in [
-        (request(""), "the prompt has no token"),
+        (request(""), "the prompt is empty"),
         (
             Request {
                 max_tokens: Some(0),
@@ -616,7 +616,7 @@ fn failures_are_errors() {
     let mut table = Table::new(|_| vec![(5, f32::NAN)]);
     let error = error(&mut table, request("a"));
     assert!(
-        error.to_string().contains("the model gave NaN for token 5"),
+        error.to_string().contains("the model computed NaN for token 5"),
         "{error}"
     );
     assert!(!error.is_of_request());

@@ -97,16 +97,16 @@ fn what_cannot_be_fed_is_refused_with_its_reason() {
             vec![tokens(), past("kv_cache_dim")],
             vec![logits(), present()],
         ),
-        "the size of a head is not known",
+        "the head size is unknown",
     );
     let image = spec("pixel_values", DType::Float32, &["1", "3", "8", "8"]);
     assert_refused(
         onnx(vec![tokens(), image.clone()], vec![logits()]),
-        "`pixel_values`, float32[1, 3, 8, 8], is none that text decoders have",
+        "`pixel_values`, float32[1, 3, 8, 8], is not supported in text decoders",
     );
     assert_refused(
         onnx(vec![image], vec![logits()]),
-        "none of its inputs are tokens",
+        "it has no input for tokens",
     );
     let fixed = spec(
         "past_key_values.0.key",
@@ -115,18 +115,18 @@ fn what_cannot_be_fed_is_refused_with_its_reason() {
     );
     assert_refused(
         onnx(vec![tokens(), fixed], vec![logits(), present()]),
-        "none of its dimensions is open for positions",
+        "it has no dynamic dimension for positions",
     );
     let last = spec("logits", DType::Float32, &["1", "32"]);
     let twelve = spec("input_ids", DType::Int64, &["1", "12"]);
     assert_refused(
         onnx(vec![twelve.clone()], vec![last]),
-        "after token 12 only",
+        "returns logits only after token 12",
     );
     let open = spec("logits", DType::Float32, &["1", "n", "v"]);
     assert_refused(
         onnx(vec![tokens()], vec![open]),
-        "how many tokens it has is not known",
+        "its vocabulary size is unknown",
     );
     let model = onnx(vec![twelve.clone()], vec![logits()]).expect("it is one");
     assert_eq!(model.context, 12);

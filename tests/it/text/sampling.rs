@@ -393,7 +393,7 @@ fn settings_out_of_bounds_are_refused_with_their_name() {
         ),
         (
             json!({"logit_bias": {"x": 1}}),
-            "`logit_bias` must be an object of token ids, each with a bias, not one with the key \"x\"",
+            "`logit_bias` must be an object of token ids, each with a bias, not an object with the key \"x\"",
         ),
         (
             json!({"logprobs": true, "top_logprobs": 21}),

@@ -1,14 +1,14 @@
-//! Lines that fit a terminal of 80 columns, as far as their words do.
+//! Wraps lines for terminals of 80 columns.
 //!
-//! Invariant: no word is broken, so that paths and commands can be copied; a line goes on under the
-//! second column of its beginning.
+//! Invariant: words are never broken, so that paths and commands can be copied. A continuation line
+//! is indented to the second column of its first line.
 
-/// Columns of a narrow terminal.
+/// Width of a narrow terminal, in columns.
 const WIDTH: usize = 80;
-/// The farthest column under which a line goes on.
+/// Maximum indentation of a continuation line, in columns.
 const MAX_HANG: usize = 14;
 
-/// The text with its long lines broken between words.
+/// Wraps the long lines of a text between words.
 pub(super) fn fit(text: &str) -> String {
     let mut fitted = String::new();
     for line in text.lines() {
@@ -42,7 +42,7 @@ fn fit_line(line: &str, fitted: &mut String) {
     fitted.push('\n');
 }
 
-/// The column of the second word group, where a gap of two spaces or more separates them.
+/// Returns the column of the second word group, if a gap of two or more spaces precedes it.
 fn hang_of(line: &str) -> usize {
     let indentation = line.len() - line.trim_start_matches(' ').len();
     let rest = &line[indentation..];

@@ -1,5 +1,5 @@
-//! What `pkgtool backends` tells of ExecuTorch: its libraries on this machine, and what is registered
-//! in the one that is used.
+//! The part of `pkgtool backends` about ExecuTorch: the libraries on this machine, and the backends
+//! registered in the library in use.
 
 use std::fmt::Write as _;
 
@@ -11,15 +11,15 @@ use crate::model::{Delegate, Method};
 use crate::package::Backend;
 use crate::runtime::worker::Launcher;
 
-/// What there is.
+/// The ExecuTorch installations on this machine.
 pub(super) struct Found {
     installations: Vec<Installation>,
-    /// What is registered in the first of them that can be used.
+    /// Backends registered in the first usable installation.
     backends: Result<Vec<NativeBackend>, EngineError>,
 }
 
 impl Found {
-    /// Looks, and opens the library in a process of its own.
+    /// Searches for installations, and opens the library in a worker process.
     pub(super) fn look(launcher: &Launcher) -> Self {
         Self {
             installations: super::installed("executorch", None).libraries,
@@ -27,13 +27,14 @@ impl Found {
         }
     }
 
-    /// The one that is used: what the user named, else the first that can be.
+    /// Returns the installation in use: the one that the user named, otherwise the first usable
+    /// one.
     fn used(&self) -> Option<&Installation> {
         let mut all = self.installations.iter();
         all.find(|it| it.problem.is_none() || it.origin.is_wish())
     }
 
-    /// Lines for people.
+    /// Writes the installations as text.
     pub(super) fn write(&self, text: &mut String) -> std::fmt::Result {
         if let (true, Err(error)) = (self.installations.is_empty(), &self.backends) {
             return writeln!(text, "  executorch  {error}");
@@ -43,10 +44,10 @@ impl Found {
             let version = installation
                 .version
                 .as_deref()
-                .unwrap_or("of unknown version");
+                .unwrap_or("(unknown version)");
             let what = match (&installation.problem, &self.backends) {
                 (Some(problem), _) => format!(" cannot be used: {problem}"),
-                (None, _) if used != Some(installation) => " is not needed".to_owned(),
+                (None, _) if used != Some(installation) => " is not used".to_owned(),
                 (None, Ok(backends)) => format!(": {}", listed(backends)),
                 (None, Err(error)) => format!(" does not work: {error}"),
             };
@@ -58,7 +59,7 @@ impl Found {
         Ok(())
     }
 
-    /// What runs programs of each backend, for people.
+    /// Writes the engine that runs programs of each backend as text.
     pub(super) fn write_programs(&self, text: &mut String) -> std::fmt::Result {
         let available: Vec<&str> = match &self.backends {
             Ok(backends) => {
@@ -73,7 +74,7 @@ impl Found {
             } else {
                 match gaps_everywhere("executorch", &delegated(backend)) {
                     None => "tract (cpu), a fallback".to_owned(),
-                    Some(gaps) => format!("nothing: {}", gaps.reason),
+                    Some(gaps) => format!("no engine: {}", gaps.reason),
                 }
             };
             writeln!(text, "  {:8} {on}", backend.name())?;
@@ -86,7 +87,7 @@ impl Found {
         writeln!(text, "  (none)   {plain}")
     }
 
-    /// One object for each installation.
+    /// Returns one object per installation.
     pub(super) fn to_json(&self) -> Vec<Json> {
         let used = self.used();
         let all = self.installations.iter();
@@ -109,7 +110,7 @@ impl Found {
     }
 }
 
-/// A method that is wholly a backend's.
+/// Returns a method that is completely delegated to a backend.
 fn delegated(backend: Backend) -> Method {
     Method {
         delegates: vec![Delegate {

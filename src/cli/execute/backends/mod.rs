@@ -1,6 +1,6 @@
-//! `pkgtool backends`: what this machine has, found by trying it.
+//! `pkgtool backends`: shows the engines and backends of this machine.
 //!
-//! That a library is there does not mean that it works, so each backend runs a model of two nodes.
+//! An installed library may not work, so each backend is tested: it runs a model of two operators.
 
 mod columns;
 mod executorch;
@@ -33,15 +33,16 @@ const PROBE: &[u8] = include_bytes!("probe.onnx");
 /// Arguments of `pkgtool backends`.
 #[derive(Debug, clap::Args)]
 pub(in super::super) struct Args {
-    /// ONNX Runtime's library, instead of the one that is found
+    /// Path of the ONNX Runtime library [default: search for it]
     #[arg(long, value_name = "FILE")]
     ort_lib: Option<PathBuf>,
 
-    /// List the operators and delegates of programs that run on any machine, and try nothing
+    /// List the operators and delegates of programs that run on any machine, without testing
+    /// backends
     #[arg(long, conflicts_with = "ort_lib")]
     operators: bool,
 
-    /// Whether the processes that try are confined: `auto`, `require` or `off`
+    /// Sandbox of the processes that run the tests: `auto`, `require` or `off`
     #[arg(long, value_name = "MODE", value_parser = sandbox_parser(), default_value = "auto", env = "PKGTOOL_SANDBOX")]
     pub(super) sandbox: Mode,
 
@@ -50,19 +51,19 @@ pub(in super::super) struct Args {
     json: bool,
 }
 
-/// What became of a backend.
+/// The result of testing a backend.
 struct Outcome {
-    /// The backend; `None` is a model without one.
+    /// The backend; `None` for a model without a backend.
     backend: Option<Backend>,
-    /// What runs it.
+    /// The engine and provider that ran the model.
     runs_on: Option<Candidate>,
-    /// What was tried before that, and why it did not work.
+    /// Earlier attempts and their errors.
     failed: Vec<(Candidate, EngineError)>,
-    /// The sandbox of the process that ran it.
+    /// Sandbox of the process that ran the model.
     sandbox: Option<Sandbox>,
 }
 
-/// What engines have on this machine.
+/// The engines' installations on this machine.
 struct Found {
     ort: Installations,
     executorch: executorch::Found,
@@ -75,7 +76,7 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
         return Ok(Exit::Clean);
     }
     let launcher = Launcher::new()
-        .map_err(|error| Failure::Other(format!("cannot find my own program: {error}")))?;
+        .map_err(|error| Failure::Other(format!("cannot find the pkgtool binary: {error}")))?;
     let found = Found {
         ort: installed("ort", args.ort_lib.as_deref()),
         executorch: executorch::Found::look(&launcher),
@@ -93,7 +94,7 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Clean)
 }
 
-/// What of an engine is on this machine.
+/// Returns the installations of an engine on this machine.
 fn installed(name: &str, library: Option<&Path>) -> Installations {
     let engine = engine::engine(name);
     engine.map_or_else(Installations::default, |engine| engine.installed(library))
@@ -143,7 +144,7 @@ fn try_out(
     })
 }
 
-/// Why not something better.
+/// Returns why better candidates were not used.
 fn reasons(started: Started) -> Vec<(Candidate, EngineError)> {
     let wrong = {
         let outputs = &started.first.outputs;
@@ -160,7 +161,7 @@ fn reasons(started: Started) -> Vec<(Candidate, EngineError)> {
             EngineError::Run {
                 engine: candidate.engine.to_owned(),
                 operator: None,
-                reason: "it computes a small model wrongly".to_owned(),
+                reason: "it computes wrong outputs for a small model".to_owned(),
             },
         ));
     }
@@ -169,7 +170,7 @@ fn reasons(started: Started) -> Vec<(Candidate, EngineError)> {
 
 fn to_text(found: &Found, outcomes: &[Outcome]) -> String {
     let mut text = String::new();
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = write(&mut text, found, outcomes);
     columns::fit(&text)
 }
@@ -179,13 +180,13 @@ fn write(text: &mut String, found: &Found, outcomes: &[Outcome]) -> std::fmt::Re
     writeln!(text, "\nengines")?;
     writeln!(
         text,
-        "  tract  in this binary: ONNX models, ExecuTorch programs but those for QNN, Core ML's ML Programs"
+        "  tract  in this binary: ONNX models, ExecuTorch programs except those for QNN, Core ML's ML Programs"
     )?;
     let (ort, executorch) = (&found.ort, &found.executorch);
     if ort.libraries.is_empty() {
         writeln!(
             text,
-            "  ort    ONNX Runtime is not found; `pip install onnxruntime` puts it where it is looked for, or name its library with --ort-lib or ORT_DYLIB_PATH"
+            "  ort    ONNX Runtime not found: install it with `pip install onnxruntime`, or set the path of its library with --ort-lib or ORT_DYLIB_PATH"
         )?;
     }
     for library in &ort.libraries {
@@ -208,19 +209,19 @@ fn write(text: &mut String, found: &Found, outcomes: &[Outcome]) -> std::fmt::Re
         let on = match outcome.runs_on {
             Some(candidate) if candidate.fallback => format!("{candidate}, a fallback"),
             Some(candidate) => candidate.to_string(),
-            None => "nothing".to_owned(),
+            None => "no engine".to_owned(),
         };
         writeln!(text, "  {name:8} {on}")?;
         if outcome.failed.is_empty() && outcome.backend == Some(Backend::Mlx) {
             writeln!(
                 text,
-                "           nothing runs ONNX models on MLX itself; on Apple's machines Core ML and WebGPU use the same hardware"
+                "           no engine runs ONNX models on MLX itself; on Apple's machines Core ML and WebGPU use the same hardware"
             )?;
         }
         for (candidate, error) in &outcome.failed {
             let reason = shortened(&error.to_string(), ort);
             match told.get(&reason) {
-                Some(first) => writeln!(text, "           not {candidate}: as for {first}")?,
+                Some(first) => writeln!(text, "           not {candidate}: same reason as for {first}")?,
                 None => writeln!(text, "           not {candidate}: {reason}")?,
             }
             told.entry(reason).or_insert(name);
@@ -230,7 +231,7 @@ fn write(text: &mut String, found: &Found, outcomes: &[Outcome]) -> std::fmt::Re
     executorch.write_programs(text)
 }
 
-/// The sandbox of a process that runs a model on the processor.
+/// Returns the sandbox of a process that runs a model on the CPU.
 fn sandbox(outcomes: &[Outcome]) -> Option<&Sandbox> {
     let mut all = outcomes
         .iter()
@@ -238,7 +239,7 @@ fn sandbox(outcomes: &[Outcome]) -> Option<&Sandbox> {
     all.find(|sandbox| sandbox.exception.is_none())
 }
 
-/// An error without the folders of libraries that are listed above it.
+/// Returns an error without the folders of libraries, which are listed above it.
 fn shortened(error: &str, found: &Installations) -> String {
     let libraries = found.libraries.iter().map(|library| &library.path);
     let plugins = found.plugins.iter().map(|plugin| &plugin.path);
@@ -253,7 +254,7 @@ fn shortened(error: &str, found: &Installations) -> String {
 }
 
 fn describe(library: &Installation) -> String {
-    let version = library.version.as_deref().unwrap_or("of unknown version");
+    let version = library.version.as_deref().unwrap_or("(unknown version)");
     let path = library.path.display();
     let origin = library.origin.describe();
     let providers: Vec<&str> = library.providers.iter().map(|one| one.name()).collect();
@@ -338,7 +339,7 @@ fn to_json(found: &Found, outcomes: &[Outcome]) -> String {
     format!("{document:#}\n")
 }
 
-/// The built-in model as a file, for as long as it is needed.
+/// The built-in model as a temporary file, deleted on drop.
 struct Probe {
     path: TempPath,
 }
@@ -348,7 +349,7 @@ impl Probe {
         let failed = |error: std::io::Error| {
             let directory = std::env::temp_dir();
             Failure::Other(format!(
-                "cannot write a model into {}: {error}",
+                "cannot write a model to {}: {error}",
                 directory.display()
             ))
         };
@@ -358,7 +359,7 @@ impl Probe {
             .tempfile()
             .map_err(failed)?;
         file.write_all(PROBE).map_err(failed)?;
-        // Closed, so that every system lets a worker read it.
+        // The file is closed, so that a worker process can open it on every system.
         Ok(Self {
             path: file.into_temp_path(),
         })
@@ -371,7 +372,7 @@ mod tests {
 
     use super::*;
 
-    /// Anybody may put a link into the shared temporary folder.
+    /// Any user can place a link in the shared temporary folder.
     #[cfg(unix)]
     #[test]
     fn the_probe_is_private_and_goes_through_no_link() {

@@ -1,4 +1,5 @@
-//! What `pkgtool backends --operators` lists: what engines lower of programs by code of their own.
+//! The output of `pkgtool backends --operators`: the operators of ExecuTorch programs that engines
+//! lower with their own code.
 
 use std::fmt::Write as _;
 
@@ -6,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::engine::ENGINES;
 
-/// The list, for people or as one JSON document.
+/// Renders the list as text or as one JSON document.
 pub(super) fn list(as_json: bool) -> String {
     let engines = ENGINES
         .iter()
@@ -22,7 +23,7 @@ pub(super) fn list(as_json: bool) -> String {
     }
     let mut text = String::new();
     for (name, names) in engines {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "{name} lowers {} of ExecuTorch programs", names.len());
         for name in names {
             let _ = writeln!(text, "  {name}");

@@ -8,14 +8,14 @@ use crate::runtime::measure::Series;
 
 const TEMPLATE: &str = include_str!("page.html");
 
-/// Width of the plot and height of a series in it, in its own units.
+/// Width of the plot and height of a series in it, in units of the SVG.
 const WIDTH: f64 = 960.0;
 const ROW: f64 = 74.0;
 const MARGIN: f64 = 14.0;
-/// Most runs of a series that are drawn.
+/// Maximum number of runs that are drawn per series.
 const MAX_DOTS: usize = 1500;
 
-/// The page. `series` are those of the report.
+/// Renders the page. `series` are the measurements of the report's series.
 pub(super) fn page(report: &BenchReport, series: &[Series]) -> String {
     let rows: String = report.series.iter().map(row).collect();
     TEMPLATE
@@ -53,9 +53,9 @@ fn row(series: &SeriesReport) -> String {
     format!("<tr><td>{}</td></tr>\n", cells.join("</td><td>"))
 }
 
-/// A strip of dots for each series, on one axis that begins at zero.
+/// Draws a strip of dots for each series, on a common axis that begins at zero.
 fn plot(report: &BenchReport, series: &[Series]) -> String {
-    // As far as the slowest series goes, but for its outliers.
+    // The axis ends at the slowest series without its outliers.
     let ends = report.series.iter().filter_map(|one| one.times.as_ref());
     let edge = ends.map(|times| times.p99_ms).fold(0.0, f64::max);
     if edge <= 0.0 {
@@ -68,7 +68,7 @@ fn plot(report: &BenchReport, series: &[Series]) -> String {
     let mut svg = format!(
         "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"Times of all runs\">\n"
     );
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = axis(&mut svg, step, right, height, x);
     for (place, (one, times_of)) in report.series.iter().zip(series).enumerate() {
         let top = ROW * count(place);
@@ -120,7 +120,7 @@ fn strip(
     let times: Vec<f64> = times(series).collect();
     let every = times.len().div_ceil(MAX_DOTS).max(1);
     for (place, time) in times.iter().step_by(every).enumerate() {
-        // Spread over the strip's height in an order that looks like none, the same each time.
+        // Spread the dots over the height of the strip. The order looks random but is reproducible.
         let lift = count(place * 7919 % 31);
         writeln!(
             svg,
@@ -145,7 +145,7 @@ fn times(series: &Series) -> impl Iterator<Item = f64> + '_ {
     series.times().map(|time| time.as_secs_f64() * 1000.0)
 }
 
-/// 1, 2 or 5 times a power of ten, the next above `least`.
+/// Returns the smallest number above `least` that is 1, 2 or 5 times a power of ten.
 fn step(least: f64) -> f64 {
     let power = 10.0_f64.powf(least.log10().floor());
     let factors = [1.0, 2.0, 5.0, 10.0];
@@ -153,12 +153,12 @@ fn step(least: f64) -> f64 {
     factor.unwrap_or(10.0) * power
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a handful")]
+#[expect(clippy::cast_precision_loss, reason = "the number is small")]
 fn count(number: usize) -> f64 {
     number as f64
 }
 
-/// Text as HTML shows it.
+/// Escapes text for HTML.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")

@@ -41,7 +41,7 @@ pub(in super::super) struct Args {
     #[command(flatten)]
     inputs: InputOptions,
 
-    /// Runs of each before anything is timed
+    /// Number of warm-up runs of each model before the timed runs
     #[arg(
         long,
         value_name = "N",
@@ -50,15 +50,15 @@ pub(in super::super) struct Args {
     )]
     warm_up: u64,
 
-    /// Timed runs of each
+    /// Number of timed runs of each model
     #[arg(long, value_name = "N", help_heading = "Measuring", conflicts_with = "seconds", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     runs: Option<u64>,
 
-    /// Timed seconds of each
+    /// Timed duration of each model, in seconds
     #[arg(long, value_name = "S", default_value = "5", help_heading = "Measuring", value_parser = seconds)]
     seconds: Duration,
 
-    /// Rounds, in each of which all take a turn
+    /// Number of rounds; the models take turns in each round
     #[arg(long, value_name = "N", default_value_t = 20, help_heading = "Measuring", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
 
@@ -66,20 +66,20 @@ pub(in super::super) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Put every run's time into the JSON document
+    /// Include the time of every run in the JSON document
     #[arg(long)]
     samples: bool,
 
-    /// Write an HTML report with a plot
+    /// Write an HTML report with a plot to FILE
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
 const HELP: &str = "\
-Inputs that are not given are random (random:0). All run on the same inputs: a size that one model
-fixes holds for the open dimensions of the others. Times are the engine's own, from inputs in memory
-to outputs in memory; each model runs in a process of its own, whose peak memory is shown. Ratios
-are taken within rounds, against the first; the range is a 95% confidence interval.
+Inputs that are not given are random (random:0). All models run on the same inputs: a size that one
+model fixes applies to the dynamic dimensions of the others. Times are measured by the engine, from
+inputs in memory to outputs in memory. Each model runs in its own process, whose peak memory is shown.
+Ratios are relative to the first model, within rounds; the range is a 95% confidence interval.
 
 Examples:
   pkgtool bench model.onnx --engine ort,tract --threads 1
@@ -120,7 +120,7 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Clean)
 }
 
-/// Loads each side and runs it once, all on the same inputs; what each was given.
+/// Loads each side and runs it once on the common inputs. Returns the inputs of each side.
 fn start(
     args: &Args,
     sides: &[Side],

@@ -1,4 +1,4 @@
-//! What a benchmark found, as a document and as a table.
+//! The result of a benchmark as a JSON document and as a table.
 
 use std::fmt::Write as _;
 
@@ -13,26 +13,27 @@ use crate::runtime::statistics::{Ratio, Times};
 use crate::runtime::target::Started;
 use crate::source::text::defuse_line;
 
-/// A benchmark. Version 1 of a contract that only grows; units are in the names.
+/// A benchmark. Version 1 of the document; later versions only add fields. The names of fields
+/// include their units.
 #[derive(Debug, Serialize)]
 pub(super) struct BenchReport {
     version: u32,
     tool_version: &'static str,
-    /// What it ran on.
+    /// The machine that ran the benchmark.
     pub(super) machine: Machine,
     threads: Option<u16>,
     warm_up_runs: u64,
     rounds: u32,
     timed_runs: Option<u64>,
     timed_seconds: Option<f64>,
-    /// What was measured, in the order of the command line.
+    /// The measured series, in the order of the command line.
     pub(super) series: Vec<SeriesReport>,
 }
 
-/// One thing that was measured.
+/// One measured series: a model on an engine.
 #[derive(Debug, Serialize)]
 pub(super) struct SeriesReport {
-    /// A few words that tell it from the others.
+    /// A short label that distinguishes the series from the others.
     pub(super) label: String,
     model: String,
     package: Option<String>,
@@ -43,31 +44,32 @@ pub(super) struct SeriesReport {
     engine: &'static str,
     provider: &'static str,
     fallback: bool,
-    /// What is to be told of the answers of an engine's own reading of a program.
+    /// A remark if an engine computes the program by its own interpretation instead of its
+    /// backend's.
     reading: Option<String>,
-    /// How products of 8-bit numbers are added up, if there are any.
+    /// How products of 8-bit numbers are summed, if the model has any.
     byte_sums: Option<ByteSums>,
-    /// The sandbox of its process.
+    /// Sandbox of the worker process.
     sandbox: Option<Sandbox>,
-    /// What it was run on.
+    /// The inputs of the runs.
     pub(super) inputs: Vec<GivenInput>,
-    /// Time to load.
+    /// Load time of the model, in milliseconds.
     pub(super) load_ms: f64,
-    /// Time of the first run.
+    /// Duration of the first run, in milliseconds.
     pub(super) first_run_ms: f64,
-    /// The runs; absent if there were none.
+    /// Statistics of the timed runs; absent if there were none.
     #[serde(flatten)]
     pub(super) times: Option<Times>,
-    /// Of this to the first series; absent for the first.
+    /// Ratio of this series to the first one; absent for the first.
     pub(super) ratio: Option<Ratio>,
-    /// Of its process, from its start on.
+    /// Peak memory of the worker process since its start, in bytes.
     pub(super) peak_memory_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     samples_ms: Option<Vec<f64>>,
 }
 
 impl SeriesReport {
-    /// Of a series and the first one.
+    /// Creates the report of a series, compared with the first one.
     pub(super) fn of(
         side: &Side,
         started: &mut Started,
@@ -108,7 +110,7 @@ impl SeriesReport {
 }
 
 impl BenchReport {
-    /// Of what was measured, and how.
+    /// Creates the report from the measurements and their conditions.
     pub(super) fn new(
         machine: Machine,
         threads: Option<u16>,
@@ -132,13 +134,13 @@ impl BenchReport {
         }
     }
 
-    /// The document, with a line end.
+    /// Returns the document with a final newline.
     pub(super) fn to_json(&self) -> String {
         let text = serde_json::to_string_pretty(self);
         text.expect("strings, numbers and lists can be written") + "\n"
     }
 
-    /// One line on how it was measured.
+    /// Describes the conditions of the measurement in one line.
     pub(super) fn conditions(&self) -> String {
         let threads = match self.threads {
             None => "all cores".to_owned(),
@@ -150,15 +152,15 @@ impl BenchReport {
             (None, seconds) => format!("{} s", seconds.unwrap_or_default()),
         };
         format!(
-            "{threads}, {amount} each in {} rounds after {} runs of warm-up",
+            "{threads}, {amount} each in {} rounds after {} warm-up runs",
             self.rounds, self.warm_up_runs
         )
     }
 
-    /// The text, with a line end.
+    /// Returns the text with a final newline.
     pub(super) fn to_text(&self) -> String {
         let mut text = String::new();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = self.write(&mut text);
         text
     }
@@ -221,7 +223,7 @@ impl SeriesReport {
     }
 }
 
-/// A time in the unit that suits it.
+/// Formats a time in a suitable unit.
 pub(super) fn milliseconds(time: f64) -> String {
     if time >= 1000.0 {
         format!("{:.2} s", time / 1000.0)
@@ -232,14 +234,14 @@ pub(super) fn milliseconds(time: f64) -> String {
     }
 }
 
-/// A ratio with its interval, with as many digits as tell something.
+/// Formats a ratio with its confidence interval, with as many digits as are meaningful.
 pub(super) fn ratio(ratio: &Ratio) -> String {
     let digits = if ratio.ratio < 0.1 { 4 } else { 2 };
     let Ratio { ratio, low, high } = ratio;
     format!("{ratio:.digits$} ({low:.digits$}–{high:.digits$})")
 }
 
-/// Memory in mebibytes.
+/// Formats a number of bytes in mebibytes.
 pub(super) fn memory(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{} MiB", bytes >> 20))
 }

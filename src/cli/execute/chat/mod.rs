@@ -26,15 +26,16 @@ use terminal::{Lines, Speech};
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(in super::super) struct Args {
-    /// A package's directory, or a config
+    /// Directory of a package, or a config
     #[arg(value_name = "PACKAGE|CONFIG")]
     path: PathBuf,
 
-    /// Say this and end; repeated, one after the other. Without it lines are read from standard input
+    /// Message to send; repeat it for a conversation. Without it, messages are read from standard
+    /// input
     #[arg(long = "message", short = 'm', value_name = "TEXT")]
     messages: Vec<String>,
 
-    /// What the model is told before everything else
+    /// System message for the model, sent before all others
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
 
@@ -48,36 +49,36 @@ pub(in super::super) struct Args {
     drawing: DrawingArgs,
 }
 
-/// How tokens are drawn. Without them as the package's `generation_config.json` says, else as the model
-/// weighs them.
+/// Options for sampling tokens. They default to the package's `generation_config.json`, otherwise
+/// to the model's own probabilities.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Generation")]
 struct DrawingArgs {
-    /// Divides what the model weighs tokens with; 0 takes the likeliest
+    /// Sampling temperature; 0 always takes the most likely token
     #[arg(long, value_name = "0–2")]
     temperature: Option<f64>,
 
-    /// Draw among the likeliest tokens that together are this likely
+    /// Sample from the most likely tokens whose probabilities add up to this value
     #[arg(long, value_name = "0–1")]
     top_p: Option<f64>,
 
-    /// Draw among so many of the likeliest tokens
+    /// Sample from the N most likely tokens
     #[arg(long, value_name = "N")]
     top_k: Option<u64>,
 
-    /// Draw among tokens at least so likely, as a share of the likeliest
+    /// Sample from tokens with at least this fraction of the most likely token's probability
     #[arg(long, value_name = "0–1")]
     min_p: Option<f64>,
 
-    /// The same seed says the same
+    /// Random seed; the same seed reproduces the output
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Most tokens of an answer; without it as many as the model holds
+    /// Maximum number of tokens in an answer [default: as many as the model's context holds]
     #[arg(long, value_name = "N")]
     max_tokens: Option<u64>,
 
-    /// End an answer before this text; repeatable
+    /// Stop an answer before this text; may be given several times
     #[arg(long, value_name = "TEXT")]
     stop: Vec<String>,
 }
@@ -88,7 +89,7 @@ Examples:
   pkgtool chat qwen/ --precision 8da4w --system 'Answer in one sentence.' --temperature 0.7 --seed 1
   pkgtool chat qwen/ --message 'What is a tensor?' --max-tokens 60 > answer.txt";
 
-/// A model, and what it holds of the conversation.
+/// A model, and the part of the conversation that its session holds.
 struct Chat {
     text: TextModel,
     renderer: Renderer,
@@ -108,7 +109,7 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
         messages.push(json!({"role": "user", "content": line}));
         match chat.answer(&args.drawing.request(&messages)) {
             Ok(answer) => messages.push(json!({"role": "assistant", "content": answer})),
-            // Somebody sits there and can say something else.
+            // On a terminal, the user can send another message.
             Err(Failure::Other(message)) if lines.goes_on() => {
                 output::error(&message);
                 messages.pop();
@@ -148,7 +149,8 @@ impl Chat {
         let started = started(&wish, &decoder.first_inputs(), &args.target.launcher()?)?;
         let mut decoder = TokenDecoder::new(decoder, SessionSteps(started.worker));
         if args.messages.len() != 1 {
-            // Only where another turn may come: a single answer has nothing to go back to.
+            // Needed only if further turns follow: a single answer never returns to an earlier
+            // state.
             decoder.try_cutting().map_err(other)?;
         }
         Ok(Self {
@@ -159,7 +161,7 @@ impl Chat {
         })
     }
 
-    /// Shows the answer to a request as it comes, and gives what of it is content.
+    /// Prints the answer to a request as it is generated, and returns its content.
     fn answer(&mut self, request: &Value) -> Result<String, Failure> {
         let chat = ChatRequest::read(request, &Bounds::default()).map_err(other)?;
         let prompted = self.text.chat(&chat, &self.renderer).map_err(other)?;
@@ -180,7 +182,7 @@ impl Chat {
         Ok(said)
     }
 
-    /// Keeps the answer's own tokens for the next turn.
+    /// Keeps the tokens of the answer for the next turn.
     fn remember(&mut self, prompt: String, mut tokens: Vec<u32>, generated: &Generated) {
         if let Some(said) = generated.choices.last()
             && let Some(whole) = said.whole
@@ -192,7 +194,7 @@ impl Chat {
 }
 
 impl DrawingArgs {
-    /// The request of a chat that has these messages.
+    /// Builds the chat request for these messages.
     fn request(&self, messages: &[Value]) -> Value {
         let mut request = Map::new();
         let mut put = |name: &str, value: Option<Value>| {
@@ -217,7 +219,7 @@ fn tokenizer_files(selection: &Selection) -> Result<TokenizerFiles, Failure> {
     let Some(variant) = &selection.variant else {
         let model = selection.model.display();
         let message = format!(
-            "{model} is a model by itself: a chat needs its package, whose config names the tokenizer"
+            "{model}: a chat needs a package whose config names the tokenizer, got a bare model file"
         );
         return Err(Failure::Other(message));
     };
@@ -225,7 +227,7 @@ fn tokenizer_files(selection: &Selection) -> Result<TokenizerFiles, Failure> {
     let files = TokenizerFiles::of(&variant.config, &config).map_err(other)?;
     files.ok_or_else(|| {
         let config = variant.config.display();
-        let message = format!("{config} names no `tokenizer`, so there is nothing to chat with");
+        let message = format!("{config}: missing `tokenizer`, which a chat needs");
         Failure::Other(message)
     })
 }

@@ -1,6 +1,7 @@
-//! Both sides of a chat in a terminal: lines that are typed, pieces of answers as they come.
+//! Input and output of a chat in a terminal: reads typed lines, and prints answers as they are
+//! generated.
 //!
-//! Invariant: what a model says cannot command the terminal; only answers go to standard output.
+//! Invariant: text from a model cannot control the terminal. Only answers go to standard output.
 
 use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
@@ -10,24 +11,24 @@ use crate::source::text::defuse;
 use crate::text::answer::Piece;
 use crate::text::generation::{Event, Finish, Generated};
 
-/// Before a line that is to be typed.
+/// Prompt before a typed line.
 const PROMPT: &str = "> ";
 
-/// Longest line that is read, in bytes.
+/// Maximum length of a line, in bytes.
 const LONGEST_LINE: u64 = 1 << 20;
 
-/// Where messages come from.
+/// The source of the user's messages.
 pub(super) enum Lines<'a> {
-    /// The command line.
+    /// Messages from the command line.
     Given(std::slice::Iter<'a, String>),
-    /// Standard input.
+    /// Lines from standard input.
     Typed { is_terminal: bool },
 }
 
-/// An answer as it is shown.
+/// An answer that is being printed.
 pub(super) struct Speech {
     said: String,
-    /// What is thought is shown, and only on a terminal.
+    /// Set while reasoning is being printed, which happens only on a terminal.
     is_thinking: bool,
     has_color: bool,
     fault: Option<io::Error>,
@@ -44,12 +45,12 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether somebody may say something else.
+    /// Returns whether the user can send another message after an error.
     pub(super) fn goes_on(&self) -> bool {
         matches!(self, Self::Typed { is_terminal: true })
     }
 
-    /// The next message; `None` at the end. Empty lines say nothing.
+    /// Returns the next message, or `None` at the end. Empty lines are skipped.
     pub(super) fn next(&mut self) -> io::Result<Option<String>> {
         let is_terminal = match self {
             Self::Given(given) => return Ok(given.next().cloned()),
@@ -83,7 +84,7 @@ impl Speech {
         }
     }
 
-    /// Shows what a generation tells; breaks it off where nobody can see it any more.
+    /// Prints an event of the generation. Stops the generation if the output cannot be written.
     pub(super) fn tell(&mut self, event: Event) -> ControlFlow<()> {
         let shown = match event {
             Event::Piece { piece, .. } => self.piece(piece),
@@ -98,7 +99,7 @@ impl Speech {
         }
     }
 
-    /// Ends the answer; gives what was said.
+    /// Ends the answer and returns its text.
     pub(super) fn end(mut self) -> io::Result<String> {
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -119,12 +120,12 @@ impl Speech {
                 self.thinks(true)?;
                 show(&text)
             }
-            // No tools are offered, so none are called.
+            // The request offers no tools, so the model cannot call any.
             Piece::Reasoning(_) | Piece::Call { .. } | Piece::Arguments { .. } => Ok(()),
         }
     }
 
-    /// Dims what follows, or ends that.
+    /// Switches dimmed output on or off.
     fn thinks(&mut self, thinks: bool) -> io::Result<()> {
         if std::mem::replace(&mut self.is_thinking, thinks) == thinks {
             return Ok(());
@@ -139,7 +140,7 @@ fn show(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Tells how fast it was, beside the answer.
+/// Prints speed and token counts to standard error.
 pub(super) fn tell_usage(generated: &Generated) {
     let (usage, timings) = (&generated.usage, &generated.timings);
     let speed = usage
@@ -147,7 +148,7 @@ pub(super) fn tell_usage(generated: &Generated) {
         .map(|speed| format!(", {speed:.1} tokens/s"));
     let cached = match usage.cached_tokens {
         0 => String::new(),
-        cached => format!(" ({cached} held from before)"),
+        cached => format!(" ({cached} cached)"),
     };
     let is_cut = generated
         .choices

@@ -1,5 +1,5 @@
-//! The inputs two models are compared on: given ones, a directory of them, or random ones; at the
-//! upper bound of open dimensions and below it.
+//! The sets of inputs that two models are compared on: given ones, a directory of them, or random
+//! ones. Random sets use the upper bound of dynamic dimensions and a size below it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,20 +11,20 @@ use crate::tensor::{Signature, Tensor};
 
 /// One set of inputs.
 pub(super) struct Case {
-    /// What it is: `seed 3`, `batch=1, seed 3`, a file's name.
+    /// Label of the set: `seed 3`, `batch=1, seed 3`, or a file name.
     pub(super) label: String,
-    /// Whether the sizes of open dimensions were chosen here, not by the user: a model that cannot
-    /// run at them is no failure of the comparison if the other cannot either.
+    /// Set if the sizes of dynamic dimensions were chosen here and not by the user. If neither
+    /// model can run at these sizes, the comparison does not fail.
     pub(super) sizes_are_ours: bool,
-    /// The sizes of open dimensions, where sides are compared at several (`--sizes`).
+    /// The sizes of dynamic dimensions, if several are compared (`--sizes`).
     pub(super) sizes: Option<String>,
     /// The tensors, in the order of the signature.
     pub(super) inputs: Vec<Tensor>,
-    /// Why there are no tensors.
+    /// The reason why the tensors could not be generated.
     pub(super) unmade: Option<String>,
 }
 
-/// Where inputs come from.
+/// The options that determine the inputs.
 pub(super) struct Sources<'a> {
     /// `--input` and `--dim`.
     pub(super) given: &'a InputArgs,
@@ -32,13 +32,13 @@ pub(super) struct Sources<'a> {
     pub(super) directory: Option<&'a Path>,
     /// The sizes to compare at, if the user asks for several.
     pub(super) sizes: Option<&'a Sweep>,
-    /// The open dimensions of A, which declare more than those that both sides share.
+    /// The dynamic dimensions of A. They may declare more than the signature that both sides share.
     pub(super) declared: &'a [OpenDim],
-    /// Random sets, for what is not given.
+    /// Seeds of the random sets, for inputs that are not given.
     pub(super) seeds: std::ops::Range<u64>,
 }
 
-/// All sets of inputs for a method.
+/// Returns all sets of inputs for a method.
 pub(super) fn cases(signature: &Signature, sources: &Sources<'_>) -> Result<Vec<Case>, Failure> {
     if let Some(directory) = sources.directory {
         return from_directory(signature, sources.given, directory);
@@ -56,13 +56,13 @@ pub(super) fn cases(signature: &Signature, sources: &Sources<'_>) -> Result<Vec<
             let made = assemble(signature, &args);
             let (inputs, unmade) = match made {
                 Ok(inputs) => (inputs, None),
-                // Larger sizes than the first may need more memory than there is.
+                // Sizes above the first may exceed the available memory.
                 Err(Failure::Other(reason)) if sources.sizes.is_some() && !cases.is_empty() => {
                     (Vec::new(), Some(reason))
                 }
                 Err(failure) => return Err(failure),
             };
-            // All sets are held at once.
+            // All sets are in memory at the same time.
             held += size(&inputs);
             args.held = held;
             cases.push(Case {
@@ -77,16 +77,17 @@ pub(super) fn cases(signature: &Signature, sources: &Sources<'_>) -> Result<Vec<
     Ok(cases)
 }
 
-/// Bytes of a set of inputs.
+/// Returns the size of a set of inputs, in bytes.
 fn size(inputs: &[Tensor]) -> u64 {
     let sizes = inputs.iter().map(|tensor| tensor.bytes().len() as u64);
     sizes.sum()
 }
 
-/// Choices of sizes for the open dimensions that nothing given decides, as `--dim` options.
+/// Returns combinations of sizes for the dynamic dimensions that no argument sets, as values of
+/// `--dim`.
 ///
-/// At the bound and at half of it, where the file states bounds; at 1 and at 3, where it does not:
-/// what is wrong below the bound, or at any size but the exporter's example, hides otherwise.
+/// Dimensions with a bound get the bound and half of it, others get 1 and 3. Otherwise, faults
+/// below the bound, or at any size but the exporter's example, would stay hidden.
 fn size_choices(signature: &Signature, sources: &Sources<'_>) -> Result<Vec<Vec<String>>, Failure> {
     let open = input::open_dims(signature, sources.given);
     let mut open = open.map_err(|error| Failure::Other(error.to_string()))?;
@@ -114,8 +115,8 @@ fn size_choices(signature: &Signature, sources: &Sources<'_>) -> Result<Vec<Vec<
     Ok(choices)
 }
 
-/// One set a file: each `.npz`, each subdirectory with a file an input, or, for a method with one
-/// input, each file.
+/// Reads sets of inputs from a directory: each `.npz` file, each subdirectory with one file per
+/// input, or, for a method with one input, each file.
 fn from_directory(
     signature: &Signature,
     given: &InputArgs,
@@ -159,8 +160,8 @@ fn from_directory(
     }
     if cases.is_empty() {
         return Err(fail(
-            "holds no inputs: expected .npz files, a folder of files a set, or a file a set for a \
-             method with one input"
+            "no inputs found: expected .npz files, a folder of files per set, or one file per set for \
+             a method with one input"
                 .to_owned(),
         ));
     }

@@ -1,13 +1,13 @@
-//! The figures of an agreement, and tables of them.
+//! The figures of an agreement between two outputs, and tables of them.
 
 use std::fmt::Write as _;
 
 use crate::tensor::agreement::Agreement;
 
-/// What [`figures`] are.
+/// Names of the [`figures`].
 pub(super) const FIGURES: [&str; 5] = ["max abs", "max rel", "cosine", "SNR", "top-1"];
 
-/// An agreement's figures, as a table shows them.
+/// Formats the figures of an agreement for a table.
 pub(super) fn figures(found: &Agreement) -> [String; 5] {
     let snr = found.snr_db;
     let top1 = found.top1;
@@ -20,7 +20,7 @@ pub(super) fn figures(found: &Agreement) -> [String; 5] {
     ]
 }
 
-/// A number with three digits.
+/// Formats a number with three digits.
 pub(super) fn figure(value: Option<f64>) -> String {
     match value {
         None => "-".to_owned(),
@@ -33,7 +33,7 @@ pub(super) fn figure(value: Option<f64>) -> String {
     }
 }
 
-/// Writes rows below each other, columns of numbers to the right.
+/// Writes rows as columns. Columns of numbers are aligned to the right.
 pub(super) fn write_table(
     text: &mut String,
     rows: &[Vec<String>],

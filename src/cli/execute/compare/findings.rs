@@ -1,4 +1,5 @@
-//! What a comparison found, as findings on the config's line, for CI's report formats.
+//! The results of a comparison as findings with a location in the config, for the report formats of
+//! CI systems.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,16 +12,16 @@ use crate::diagnostic::{Anchor, Report, RuleMeta, Severity, SourceText};
 use crate::package::Loaded;
 use crate::source::JsonPath;
 
-/// Outputs that do not keep the tolerances.
+/// The rule about outputs that exceed the tolerances.
 static OUTPUTS_DIFFER: RuleMeta = RuleMeta {
     code: "CMP001",
     name: "outputs-differ",
     severity: Severity::Error,
-    summary: "Two variants or engines give outputs that differ by more than the tolerances.",
+    summary: "The outputs of two variants or engines differ by more than the tolerances.",
     fix: None,
     explanation: "\
 # What it checks
-The outputs of B are held against those of A on the same inputs.
+The outputs of B are compared with those of A on the same inputs.
 
 # Why
 A quantized or re-exported variant should still compute the same thing.
@@ -29,11 +30,11 @@ A quantized or re-exported variant should still compute the same thing.
 An int8 variant whose cosine similarity to fp32 is 0.8.
 
 # Fix
-Look at the output that is named: calibrate again, keep sensitive layers in higher precision, or set \
+Inspect the reported output. Calibrate again, keep sensitive layers in higher precision, or set \
 tolerances that suit the precision.",
 };
 
-/// Inputs that only one of the two can run.
+/// The rule about inputs that only one side can run.
 static RUNS_ON_ONE_SIDE: RuleMeta = RuleMeta {
     code: "CMP002",
     name: "runs-on-one-side",
@@ -42,7 +43,7 @@ static RUNS_ON_ONE_SIDE: RuleMeta = RuleMeta {
     fix: None,
     explanation: "\
 # What it checks
-Dynamic dimensions are run at their bound and below it, on both sides.
+Both sides are run with dynamic dimensions at their bound and below it.
 
 # Why
 A model exported with a wrong dynamic dimension runs at the size of its example only.
@@ -54,12 +55,12 @@ A variant whose batch was fixed at export while its file says that it is dynamic
 Export the dimension as dynamic, or declare it with its size.",
 };
 
-/// The rules of comparisons.
+/// Returns the rules of comparisons.
 pub(super) fn rules() -> Vec<&'static RuleMeta> {
     vec![&OUTPUTS_DIFFER, &RUNS_ON_ONE_SIDE]
 }
 
-/// How report files look.
+/// Returns the style of report files.
 pub(super) fn style<'a>(
     width: usize,
     rules: &'a [&'static RuleMeta],
@@ -77,7 +78,7 @@ pub(super) fn style<'a>(
     }
 }
 
-/// Where findings stand: on a variant in its config, or on a model file.
+/// The location of findings: a variant in its config, or a model file.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     path: PathBuf,
@@ -85,7 +86,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// That of a side.
+    /// Returns the location of a side.
     pub(super) fn of(side: &Side) -> Self {
         match &side.selection.variant {
             Some(variant) => Self::in_config(&variant.config, &variant.path),
@@ -96,7 +97,7 @@ impl Place {
         }
     }
 
-    /// That of a variant in a config.
+    /// Returns the location of a variant in a config.
     pub(super) fn in_config(config: &Path, variant: &JsonPath) -> Self {
         Self {
             path: config.to_owned(),
@@ -104,7 +105,7 @@ impl Place {
         }
     }
 
-    /// A report of findings that stand here, each a rule and what it says.
+    /// Creates a report of findings at this location, each a rule and a message.
     fn report(&self, found: impl Iterator<Item = (&'static RuleMeta, String)>) -> Report {
         let shown = self.path.to_string_lossy().replace('\\', "/");
         let loaded = self.variant.as_ref().map(|_| Loaded::read(&self.path));
@@ -129,7 +130,7 @@ impl Place {
     }
 }
 
-/// What a comparison found of B, which stands at `place`.
+/// Returns the findings of a comparison about side B, which is located at `place`.
 pub(super) fn of(report: &ComparisonReport, place: &Place) -> Report {
     let against = format!("{} against {}", report.b.label, report.a.label);
     let found = report.cases.iter().flat_map(|case| {
@@ -149,12 +150,12 @@ pub(super) fn of(report: &ComparisonReport, place: &Place) -> Report {
     place.report(found.collect::<Vec<_>>().into_iter())
 }
 
-/// That what stands at `place` does not run where the reference does.
+/// Returns the finding that the variant at `place` does not run where the reference does.
 pub(super) fn does_not_run(place: &Place, message: String) -> Report {
     place.report(std::iter::once((&RUNS_ON_ONE_SIDE, message)))
 }
 
-/// Several reports as one.
+/// Merges several reports into one.
 pub(super) fn merged(reports: Vec<Report>) -> Report {
     let mut all = Report::default();
     for report in reports {

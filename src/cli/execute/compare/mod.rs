@@ -27,10 +27,10 @@ use tolerance_args::ToleranceArgs;
 /// Arguments of `pkgtool compare`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(in super::super) struct Args {
-    /// The reference, and what is compared with it: packages, configs or model files. One path is
-    /// compared with itself, in two precisions or on two engines
+    /// The reference and the model to compare with it: packages, configs or model files. A single
+    /// path is compared with itself, in two precisions or on two engines
     #[arg(value_name = "A [B]", required = true, num_args = 1..=2)]
     paths: Vec<PathBuf>,
 
@@ -43,8 +43,8 @@ pub(in super::super) struct Args {
     #[command(flatten)]
     inputs: InputOptions,
 
-    /// A directory of inputs: each .npz file, each folder with a file an input, or, for a method
-    /// with one input, each file is a set
+    /// Directory of input sets: each .npz file, each folder with one file per input, or, for a
+    /// method with one input, each file
     #[arg(
         long,
         value_name = "DIR",
@@ -53,11 +53,11 @@ pub(in super::super) struct Args {
     )]
     inputs_dir: Option<PathBuf>,
 
-    /// How many random sets of inputs to compare on; without it 4, and with --sizes 1 at each
+    /// Number of random input sets to compare on [default: 4, or 1 per combination with --sizes]
     #[arg(long, value_name = "N", help_heading = "Inputs", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     seeds: Option<u64>,
 
-    /// The first random seed
+    /// First random seed
     #[arg(
         long,
         value_name = "SEED",
@@ -66,13 +66,13 @@ pub(in super::super) struct Args {
     )]
     first_seed: u64,
 
-    /// Compare at each of several sizes of the dynamic dimensions and report the worst: the sizes that are
-    /// named, else the smallest and the next, the largest, and those around powers of two
+    /// Compare at several sizes of the dynamic dimensions and report the worst. Without a list: the
+    /// smallest size and the next one, the largest, and those around powers of two
     #[arg(long, value_name = "N,…", num_args = 0..=1, default_missing_value = "", help_heading = "Inputs", conflicts_with_all = ["inputs_dir", "all"], value_parser = sweep::parse)]
     sizes: Option<Sweep>,
 
-    /// Let what a program keeps from run to run (a cache, a counter) live on from one set of inputs to the
-    /// next; without it each set is a first run
+    /// Keep the program's state (a cache, a counter) from one input set to the next. By default,
+    /// each set starts with fresh state
     #[arg(long)]
     keep_state: bool,
 
@@ -80,16 +80,16 @@ pub(in super::super) struct Args {
     #[arg(long)]
     all: bool,
 
-    /// What all are compared with: a precision, a backend, or both as BACKEND/PRECISION; without it the
-    /// variant that is least quantised of those that run here
+    /// Variant to compare all others with: a precision, a backend, or BACKEND/PRECISION [default:
+    /// the least quantized variant that runs here]
     #[arg(long, value_name = "VARIANT", requires = "all")]
     reference: Option<String>,
 
-    /// Count what is not compared (nothing here runs it, or it has no such method) as a difference
+    /// Count variants that cannot be compared (no engine here, or a missing method) as different
     #[arg(long, requires = "all")]
     require_all: bool,
 
-    /// Write the table as Markdown, for a model card
+    /// Write the table as Markdown to FILE, for a model card
     #[arg(long, value_name = "FILE", requires = "all")]
     markdown: Option<PathBuf>,
 
@@ -100,20 +100,21 @@ pub(in super::super) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Write the findings to a file as well; may be given several times
+    /// Also write the findings to a file; may be given several times
     #[arg(long = "report", value_name = "FORMAT=FILE", value_parser = report_args::parse)]
     reports: Vec<(FormatArg, PathBuf)>,
 
-    /// The directory that paths in SARIF, GitHub and JUnit reports are relative to. Without it the
-    /// root of the checkout that a file lies in
+    /// Directory that paths in SARIF, GitHub and JUnit reports are relative to [default: the root
+    /// of the checkout that contains the file]
     #[arg(long, value_name = "DIR", requires = "reports")]
     root: Option<PathBuf>,
 }
 
 const HELP: &str = "\
-Both run on the same inputs, matched by name, then by order: a size that one fixes holds for the open
-dimensions of the other. Dimensions that stay open are run at their upper bound and below it (at 1 and 3
-where neither states a bound); --sizes runs more sizes. The precision is the config's; of a model file it is what the file holds.
+Both run on the same inputs, matched by name, then by order. A size that one model fixes applies to the
+dynamic dimensions of the other. Remaining dynamic dimensions are run at their upper bound and below it,
+or at 1 and 3 if neither model states a bound; --sizes runs more sizes. The precision is taken from the
+config, or from the weights of a bare model file.
 
 Examples:
   pkgtool compare model/ --precision fp32,int8
@@ -123,11 +124,11 @@ Examples:
   pkgtool compare model.onnx --engine ort,tract --sizes
   pkgtool compare model/ --all --markdown agreement.md
 
-Exit codes: 0 they agree, 1 they don't, 2 they could not be compared. With --all: 0 what was compared
-agrees, 1 something differs, 2 nothing could be compared.";
+Exit codes: 0 the outputs agree, 1 they differ, 2 they could not be compared. With --all: 0 all compared
+variants agree, 1 some differ or fail, 2 nothing could be compared.";
 
 impl Args {
-    /// How many random sets of inputs there are at each size.
+    /// Returns the number of random input sets per combination of sizes.
     fn seeds(&self) -> u64 {
         let usual = if self.sizes.is_some() { 1 } else { 4 };
         self.seeds.unwrap_or(usual)
@@ -142,8 +143,8 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     let sides = args.sides.sides(&args.paths, &args.target)?;
     let sides = <[Side; 2]>::try_from(sides).map_err(|sides| {
         Failure::Other(format!(
-            "there must be two things to compare, and these are {}: give two paths, or one with \
-             two precisions (--precision fp32,int8), backends or engines; --all compares more than two",
+            "compare needs two sides, got {}: give two paths, or one path with two precisions \
+             (--precision fp32,int8), backends or engines; --all compares more than two",
             sides.len()
         ))
     })?;
@@ -164,13 +165,13 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
     })
 }
 
-/// Writes the reports, and the answer, unless a report takes its place.
+/// Writes the reports, and prints the result unless a report goes to standard output.
 fn write(args: &Args, found: &Report, answer: impl FnOnce() -> String) -> Result<(), Failure> {
     let rules = findings::rules();
     let paths = report_args::machine_paths(found, args.root.as_deref());
     let style = findings::style(output::width(), &rules, &paths);
     report_args::write(&args.reports, found, &style)?;
-    // A report that goes to standard output goes there alone.
+    // A report on standard output must be the only output there.
     if !report_args::take_stdout(&args.reports)? {
         output::print(&answer())?;
     }

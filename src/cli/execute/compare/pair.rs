@@ -1,4 +1,4 @@
-//! Two sides on the same inputs: what both give, held against each other.
+//! Runs two sides on the same inputs and compares their outputs.
 
 use super::super::sides::{self, GivenInput, Side};
 use super::super::sizes::{Model, with_sizes};
@@ -15,7 +15,7 @@ use crate::tensor::Tensor;
 use crate::tensor::agreement::{Comparison, Tolerances};
 use crate::tensor::input::{self, Generator, InputArgs, InputError, Joint, matched};
 
-/// Compares on the sets of inputs that the arguments name, in sizes that A takes.
+/// Compares two sides on the input sets of the arguments, with sizes that A accepts.
 pub(super) fn compared(
     args: &Args,
     sides: &[Side; 2],
@@ -69,20 +69,21 @@ pub(super) fn compared(
     with_sizes(&model, &trial, on)
 }
 
-/// Starts the sides of comparisons. In a row of them A is started once.
+/// Starts the sides of comparisons. In a series of comparisons, A is started only once.
 pub(super) struct Starter {
     launcher: Launcher,
-    /// Whether the user is told of fallbacks as they happen.
+    /// Set if fallbacks are reported as they happen.
     tells: bool,
-    /// A, of the comparison before; only where it is the same in all of them.
+    /// The running side A of the previous comparison, if A is the same in all of them.
     kept: Option<Started>,
     keeps: bool,
-    /// Which side of the last comparison did not start, and whether that is for want of something that runs it.
+    /// The side of the last comparison that did not start, and whether the reason is that no engine
+    /// runs it.
     refused: Option<(usize, bool)>,
 }
 
 impl Starter {
-    /// For one comparison.
+    /// Creates a starter for one comparison.
     pub(super) fn once(target: &TargetArgs) -> Result<Self, Failure> {
         Ok(Self {
             launcher: target.launcher()?,
@@ -93,7 +94,8 @@ impl Starter {
         })
     }
 
-    /// For several, whose A is the same; what ran where is for the caller to tell.
+    /// Creates a starter for several comparisons with the same A. The caller reports which engines
+    /// ran.
     pub(super) fn in_a_row(target: &TargetArgs) -> Result<Self, Failure> {
         Ok(Self {
             tells: false,
@@ -102,7 +104,8 @@ impl Starter {
         })
     }
 
-    /// Which side of the last comparison did not start, and whether nothing here runs it.
+    /// Returns the side of the last comparison that did not start, and whether the reason is that
+    /// no engine runs it.
     pub(super) fn refused(&mut self) -> Option<(usize, bool)> {
         self.refused.take()
     }
@@ -116,7 +119,7 @@ impl Starter {
                 worker.forget()?;
                 worker.run(inputs)
             };
-            // Whatever keeps it from running again is told by a new one.
+            // If the session cannot run again, a new one is started, which reports the reason.
             if let Ok(first) = run(&mut started.worker) {
                 started.first = first;
                 return Ok(started);
@@ -136,15 +139,15 @@ impl Starter {
     }
 }
 
-/// Two sides and what they have in common.
+/// Two sides and the pairing of their outputs.
 struct Pair<'a> {
     sides: &'a [Side; 2],
     joint: &'a Joint,
-    /// For each output of A its place among B's.
+    /// For each output of A, the index of the same output of B.
     outputs: &'a [usize],
 }
 
-/// What both sides gave for one set of inputs.
+/// The outputs of both sides for one input set.
 type Answers = [Result<Answer, EngineError>; 2];
 
 impl Pair<'_> {
@@ -174,7 +177,7 @@ impl Pair<'_> {
             }
             let inputs = [self.inputs_of(0, case)?, self.inputs_of(1, case)?];
             let answers: Answers = if place == 0 {
-                // A state has moved on by this run: another would be the second.
+                // This run has changed the state, so another run would not be the first one.
                 started.each_ref().map(|side| Ok(side.first.clone()))
             } else {
                 let [one, other] = &mut started;
@@ -237,7 +240,8 @@ impl Pair<'_> {
                 });
                 Ok(CaseResult::compared(case, outputs))
             }
-            // Sizes chosen here that neither can run say nothing of their agreement.
+            // If neither side runs at sizes that were chosen here, nothing is known about their
+            // agreement.
             [Err(error), Err(_)] if case.sizes_are_ours => {
                 Ok(CaseResult::skipped(case, error.to_string()))
             }

@@ -1,4 +1,4 @@
-//! What a comparison found, as a document and as a text.
+//! The result of a comparison as a JSON document and as text.
 
 use std::fmt::Write as _;
 
@@ -16,47 +16,47 @@ use crate::source::text::defuse_line;
 use crate::tensor::Tensor;
 use crate::tensor::agreement::{Agreement, Tolerances, Violation};
 
-/// A comparison of two sides. Version 1 of a contract that only grows.
+/// A comparison of two sides. Version 1 of the document; later versions only add fields.
 #[derive(Debug, Serialize)]
 pub(super) struct ComparisonReport {
     version: u32,
-    /// Whether every output of every case keeps the tolerances.
+    /// Set if every output of every case is within the tolerances.
     pub(super) agrees: bool,
     /// The reference.
     pub(super) a: SideInfo,
-    /// What is judged.
+    /// The side that is compared with the reference.
     pub(super) b: SideInfo,
     tolerances: Tolerances,
-    /// The precision that the tolerances suit; `null` where they were given.
+    /// The precision that the default tolerances are for; `null` if the user gave tolerances.
     pub(super) judged: Option<Judged>,
-    /// Which sides add up products of 8-bit numbers exactly: `A`, `B`, `both` or `neither`; `null` where a
-    /// side has none, or does not say.
+    /// The sides that sum products of 8-bit numbers exactly: `A`, `B`, `both` or `neither`. `null`
+    /// if a side has no such products or does not report it.
     exact_byte_sums: Option<&'static str>,
-    /// Each output over all cases.
+    /// Each output, summarized over all cases.
     outputs: Vec<PooledOutput>,
-    /// Each combination of sizes, where sides are compared at several.
+    /// Each combination of sizes, if several are compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     sizes: Option<SizesReport>,
-    /// Each set of inputs.
+    /// Each input set.
     pub(super) cases: Vec<CaseResult>,
 }
 
-/// The precision that tolerances suit, and why it is that.
+/// The precision that tolerances are for, and the reason.
 #[derive(Debug, Serialize)]
 pub(super) struct Judged {
     precision: String,
-    /// `A`, `B` or `both`.
+    /// The side with this precision: `A`, `B` or `both`.
     side: &'static str,
     because: String,
 }
 
-/// Most lines of shapes in a text.
+/// Maximum number of lines with shapes in the text.
 const MAX_SHAPES: usize = 4;
 
-/// One side, as it ran.
+/// One side, with the engine that ran it.
 #[derive(Debug, Serialize)]
 pub(super) struct SideInfo {
-    /// A few words that tell it from the other.
+    /// A short label that distinguishes the side from the other.
     pub(super) label: String,
     model: String,
     precision: Option<String>,
@@ -64,11 +64,12 @@ pub(super) struct SideInfo {
     engine: &'static str,
     provider: &'static str,
     fallback: bool,
-    /// What is to be told of the answers of an engine's own reading of a program.
+    /// A remark if an engine computes the program by its own interpretation instead of its
+    /// backend's.
     pub(super) reading: Option<String>,
-    /// How products of 8-bit numbers are added up, if there are any.
+    /// How products of 8-bit numbers are summed, if the model has any.
     byte_sums: Option<ByteSums>,
-    /// The sandbox of its process.
+    /// Sandbox of the worker process.
     sandbox: Option<Sandbox>,
 }
 
@@ -79,40 +80,40 @@ struct PooledOutput {
     agreement: Agreement,
 }
 
-/// One set of inputs.
+/// The result for one input set.
 #[derive(Debug, Serialize)]
 pub(super) struct CaseResult {
-    /// What the inputs are.
+    /// Label of the input set.
     pub(super) label: String,
-    /// The sizes of open dimensions, where sides are compared at several.
+    /// The sizes of dynamic dimensions, if several are compared.
     #[serde(skip)]
     pub(super) sizes: Option<String>,
-    /// What A was given, and B.
+    /// The inputs of A, and those of B.
     pub(super) inputs: [Vec<GivenInput>; 2],
-    /// Why it was not compared, if it was not.
+    /// The reason why the set was skipped.
     skipped: Option<String>,
-    /// What went wrong on one side only.
+    /// An error that occurred on one side only.
     pub(super) failure: Option<String>,
-    /// Each output.
+    /// The result for each output.
     pub(super) outputs: Vec<OutputResult>,
 }
 
-/// One output in one case.
+/// The result for one output in one case.
 #[derive(Debug, Serialize)]
 pub(super) struct OutputResult {
-    /// Its name.
+    /// Name of the output.
     pub(super) name: String,
     dtype: &'static str,
     shape: Vec<u64>,
     agreement: Option<Agreement>,
-    /// Why it could not be compared.
+    /// The reason why the output could not be compared.
     pub(super) incomparable: Option<String>,
-    /// Tolerances that are not kept.
+    /// Violated tolerances.
     pub(super) violations: Vec<Violation>,
 }
 
 impl SideInfo {
-    /// Of a side that runs.
+    /// Creates the description of a running side.
     pub(super) fn of(side: &Side, started: &Started) -> Self {
         let variant = side.selection.variant.as_ref();
         Self {
@@ -134,13 +135,13 @@ impl SideInfo {
 }
 
 impl SideInfo {
-    /// `tract (cpu)`: where it ran.
+    /// Formats engine and provider, such as `tract (cpu)`.
     pub(super) fn on(&self) -> String {
         format!("{} ({})", self.engine, self.provider)
     }
 }
 
-/// Which sides add up products of 8-bit numbers exactly.
+/// Returns which sides sum products of 8-bit numbers exactly.
 fn exact_byte_sums(a: &SideInfo, b: &SideInfo) -> Option<&'static str> {
     Some(match (a.byte_sums?.is_exact(), b.byte_sums?.is_exact()) {
         (true, true) => "both",
@@ -151,7 +152,7 @@ fn exact_byte_sums(a: &SideInfo, b: &SideInfo) -> Option<&'static str> {
 }
 
 impl CaseResult {
-    /// Both sides ran.
+    /// Creates the result of a case that both sides ran.
     pub(super) fn compared(case: &Case, outputs: Vec<OutputResult>) -> Self {
         Self {
             label: case.label.clone(),
@@ -163,7 +164,7 @@ impl CaseResult {
         }
     }
 
-    /// These inputs are not compared, for this reason.
+    /// Creates the result of a case that was skipped for this reason.
     pub(super) fn skipped(case: &Case, reason: String) -> Self {
         Self {
             skipped: Some(reason),
@@ -171,7 +172,7 @@ impl CaseResult {
         }
     }
 
-    /// Only one side runs these inputs.
+    /// Creates the result of a case that only one side ran.
     pub(super) fn failed(case: &Case, failure: String) -> Self {
         Self {
             failure: Some(failure),
@@ -179,7 +180,7 @@ impl CaseResult {
         }
     }
 
-    /// What it says of the sides at its sizes, where they are compared at several.
+    /// Returns the result for the sizes of this case, if several are compared.
     fn at_sizes(&self) -> Option<SizeResult> {
         let figures = self.outputs.iter().filter_map(|it| it.agreement.as_ref());
         Some(SizeResult {
@@ -197,7 +198,7 @@ impl CaseResult {
 }
 
 impl OutputResult {
-    /// Both are tensors of one shape.
+    /// Creates the result of two tensors with the same shape.
     pub(super) fn compared(
         name: &str,
         a: &Tensor,
@@ -214,7 +215,7 @@ impl OutputResult {
         }
     }
 
-    /// They differ in shape or kind.
+    /// Creates the result of two tensors with different shapes or types.
     pub(super) fn incomparable(name: &str, a: &Tensor, reason: String) -> Self {
         Self {
             name: name.to_owned(),
@@ -232,7 +233,7 @@ impl OutputResult {
 }
 
 impl ComparisonReport {
-    /// Of both sides, each output over all cases, and all cases.
+    /// Creates the report from both sides and all cases.
     pub(super) fn new(
         a: SideInfo,
         b: SideInfo,
@@ -243,7 +244,7 @@ impl ComparisonReport {
         let compared = cases.iter().any(|case| !case.outputs.is_empty());
         Self {
             version: 1,
-            // Where nothing could be compared, nothing was shown to agree.
+            // A comparison without a compared case does not agree.
             agrees: compared && cases.iter().all(CaseResult::agrees),
             exact_byte_sums: exact_byte_sums(&a, &b),
             a,
@@ -259,17 +260,17 @@ impl ComparisonReport {
         }
     }
 
-    /// The document, with a line end.
+    /// Returns the document with a final newline.
     pub(super) fn to_json(&self) -> String {
         let text = serde_json::to_string_pretty(self);
-        // Infinite errors become null, as everywhere in JSON.
+        // JSON cannot represent infinite errors, so they become null.
         text.expect("strings, numbers and lists can be written") + "\n"
     }
 
-    /// The text, with a line end.
+    /// Returns the text with a final newline.
     pub(super) fn to_text(&self) -> String {
         let mut text = String::new();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = self.write(&mut text);
         text
     }
@@ -318,18 +319,18 @@ impl ComparisonReport {
 }
 
 impl ComparisonReport {
-    /// The worst figures of all outputs.
+    /// Returns the worst figures of all outputs.
     pub(super) fn worst(&self) -> Option<Agreement> {
         Agreement::worst(self.outputs.iter().map(|output| &output.agreement))
     }
 
-    /// How many sets of inputs were compared.
+    /// Returns the number of input sets that were compared.
     pub(super) fn compared_cases(&self) -> usize {
         let cases = self.cases.iter();
         cases.filter(|case| !case.outputs.is_empty()).count()
     }
 
-    /// The shapes that a side was run on, a line each.
+    /// Returns the input shapes of a side, one line each.
     pub(super) fn shape_lines(&self, side: usize) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         for case in &self.cases {
@@ -341,17 +342,17 @@ impl ComparisonReport {
         lines
     }
 
-    /// What is wrong with it, a line each.
+    /// Returns the problems of the comparison, one line each.
     pub(super) fn complaints(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for case in &self.cases {
             let label = defuse_line(&case.label);
             if let Some(reason) = &case.skipped {
-                // Without inputs nothing ran.
+                // A case without inputs never ran.
                 let told = if case.inputs[0].is_empty() {
                     "not compared"
                 } else {
-                    "not compared, neither side runs it"
+                    "not compared, neither side can run it"
                 };
                 lines.push(format!("{label}: {told}: {reason}"));
             }
@@ -362,7 +363,7 @@ impl ComparisonReport {
         lines
     }
 
-    /// Which side is exact, where the sides differ.
+    /// Returns a line about exact and saturating 8-bit sums, if the sides differ.
     fn byte_sums_line(&self) -> Option<&'static str> {
         if self.agrees {
             return None;
@@ -370,12 +371,12 @@ impl ComparisonReport {
         Some(match self.exact_byte_sums? {
             "A" => "the 8-bit sums of A are exact, those of B saturate",
             "B" => "the 8-bit sums of B are exact, those of A saturate",
-            "both" => "the 8-bit sums of both sides are exact: they differ in how they round",
+            "both" => "the 8-bit sums of both sides are exact, but rounded differently",
             _ => "the 8-bit sums of both sides saturate",
         })
     }
 
-    /// What is demanded, and of which precision that is.
+    /// Describes the tolerances and the precision that they are for.
     pub(super) fn demands(&self) -> String {
         match &self.judged {
             Some(judged) => judged.precision.clone(),
@@ -383,7 +384,7 @@ impl ComparisonReport {
         }
     }
 
-    /// The shapes that a side was run on.
+    /// Writes the input shapes of a side.
     fn shapes(&self, text: &mut String, side: usize) -> std::fmt::Result {
         let lines = self.shape_lines(side);
         for line in lines.iter().take(MAX_SHAPES) {
@@ -397,7 +398,7 @@ impl ComparisonReport {
 }
 
 impl Judged {
-    /// As `side`, which has this precision.
+    /// Creates the judgement for the precision of `side`.
     pub(super) fn new(side: &'static str, precision: &Precision) -> Self {
         Self {
             precision: precision.token.clone(),
@@ -407,7 +408,7 @@ impl Judged {
     }
 }
 
-/// `judged as int8, as B is: its config says so`.
+/// Formats as `judged as int8, as B is: its config says so`.
 impl std::fmt::Display for Judged {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (precision, because) = (defuse_line(&self.precision), defuse_line(&self.because));
@@ -421,14 +422,14 @@ impl std::fmt::Display for Judged {
 }
 
 impl OutputResult {
-    /// One sentence a fault.
+    /// Returns one line per problem.
     pub(super) fn complaints(&self) -> Vec<String> {
         let name = defuse_line(&self.name);
         let incomparable = self.incomparable.iter();
         let incomparable = incomparable.map(|reason| format!("output `{name}`: {reason}"));
         let violations = self.violations.iter().map(|violation| {
             format!(
-                "output `{name}`: {} is {}, the limit is {}",
+                "output `{name}`: {} is {}, limit is {}",
                 violation.figure.replace('-', " "),
                 figure(Some(violation.value)),
                 figure(Some(violation.limit))

@@ -1,4 +1,4 @@
-//! What a comparison at several sizes found at each of them.
+//! The results of a comparison at several sizes of dynamic dimensions.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -9,33 +9,34 @@ use super::figures::{FIGURES, figures, write_table};
 use crate::source::text::defuse_line;
 use crate::tensor::agreement::Agreement;
 
-/// All sizes.
+/// The results at all sizes.
 #[derive(Debug, Serialize)]
 pub(super) struct SizesReport {
     /// Each combination of sizes, in the order in which they ran.
     each: Vec<SizeResult>,
-    /// Where the sides agree least: where they differ if they do anywhere, else where the relative error is largest.
+    /// The sizes with the worst agreement: where the sides differ, otherwise where the relative
+    /// error is largest.
     worst: Option<String>,
 }
 
-/// One combination of sizes.
+/// The result at one combination of sizes.
 #[derive(Debug, Serialize)]
 pub(super) struct SizeResult {
     /// The sizes, such as `batch=1, length=7`.
     pub(super) sizes: String,
-    /// Whether the sides were compared and every output keeps the tolerances.
+    /// Set if the sides were compared and every output is within the tolerances.
     pub(super) agrees: bool,
-    /// The worst figures of all outputs and sets of inputs.
+    /// Worst figures of all outputs and input sets.
     pub(super) figures: Option<Agreement>,
-    /// Why it was not compared, or what went wrong on one side only.
+    /// The reason why it was not compared, or an error that occurred on one side only.
     pub(super) problem: Option<String>,
-    /// Whether only one side runs, or an output does not keep the tolerances.
+    /// Set if only one side runs, or an output exceeds the tolerances.
     #[serde(skip)]
     pub(super) differs: bool,
 }
 
 impl SizesReport {
-    /// Of what each set of inputs said; nothing if there is none.
+    /// Combines the results of all input sets. Returns `None` if there are none.
     pub(super) fn of(found: impl Iterator<Item = SizeResult>) -> Option<Self> {
         let mut each: Vec<SizeResult> = Vec::new();
         for found in found {
@@ -53,7 +54,7 @@ impl SizesReport {
         (!each.is_empty()).then_some(Self { each, worst })
     }
 
-    /// Writes a row for each combination of sizes, and the worst.
+    /// Writes a row for each combination of sizes, and the worst one.
     pub(super) fn write(&self, text: &mut String) -> std::fmt::Result {
         let head = ["sizes"].into_iter().chain(FIGURES).map(str::to_owned);
         let mut rows: Vec<Vec<String>> = vec![head.collect()];
@@ -74,7 +75,7 @@ impl SizesReport {
 }
 
 impl SizeResult {
-    /// Adds what another set of inputs of these sizes found.
+    /// Adds the result of another input set with these sizes.
     fn join(&mut self, other: Self) {
         self.agrees &= other.agrees;
         self.differs |= other.differs;
@@ -82,7 +83,8 @@ impl SizeResult {
         self.problem = self.problem.take().or(other.problem);
     }
 
-    /// Which of two is worse: a difference, then no figures at all, then the larger relative error.
+    /// Orders results by badness: differences are worst, then missing figures, then larger relative
+    /// errors.
     fn badness(&self, other: &Self) -> Ordering {
         let error = |it: &Self| it.figures.as_ref().map_or(f64::INFINITY, |it| it.max_rel);
         let differs = self.differs.cmp(&other.differs);

@@ -1,27 +1,27 @@
-//! `--sizes`: the sizes of dynamic dimensions that two sides are compared at.
+//! Chooses sizes of dynamic dimensions for `pkgtool compare --sizes`.
 
 use std::collections::BTreeSet;
 
 use crate::cli::exit::Failure;
 use crate::tensor::input::OpenDim;
 
-/// Most combinations of sizes in one comparison.
+/// Maximum number of combinations of sizes in one comparison.
 const MAX_COMBINATIONS: usize = 96;
-/// Largest power of two that is tried by itself.
+/// Largest power of two that is tried, unless it is a bound.
 const LARGEST_POWER: u64 = 4096;
-/// Largest size of a dimension without an upper bound.
+/// Largest size that is tried for a dimension without an upper bound.
 const UNBOUNDED: u64 = 129;
 
-/// Which sizes.
+/// The sizes to try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Sweep {
-    /// The smallest and the next, the largest, and what lies around powers of two.
+    /// The smallest size and the next one, the largest, and those around powers of two.
     Edges,
-    /// These.
+    /// The given sizes.
     Of(Vec<u64>),
 }
 
-/// Reads the option's value; empty where it has none.
+/// Parses the value of the option, which may be empty.
 pub(super) fn parse(text: &str) -> Result<Sweep, String> {
     if text.is_empty() {
         return Ok(Sweep::Edges);
@@ -34,11 +34,12 @@ pub(super) fn parse(text: &str) -> Result<Sweep, String> {
     sizes.collect::<Result<_, _>>().map(Sweep::Of)
 }
 
-/// Combinations of sizes for all open dimensions, as `--dim` options. The first is what a run takes by default.
+/// Returns combinations of sizes for all dynamic dimensions, as values of `--dim`. The first one
+/// has the default sizes of a run.
 pub(super) fn combinations(open: &[OpenDim], sweep: &Sweep) -> Result<Vec<Vec<String>>, Failure> {
     if open.is_empty() {
         return Err(Failure::Other(
-            "--sizes needs a dynamic dimension without a size: the inputs have none".to_owned(),
+            "--sizes needs a dynamic dimension without a given size, but the inputs have none".to_owned(),
         ));
     }
     let sizes = match sweep {
@@ -56,13 +57,14 @@ pub(super) fn combinations(open: &[OpenDim], sweep: &Sweep) -> Result<Vec<Vec<St
     Ok(combinations.collect())
 }
 
-/// The sizes of a list, each for every dimension that may have it; others have the nearest smaller one.
+/// Returns a combination per listed size. A dimension that cannot have the size gets the nearest
+/// smaller one.
 fn of_list(open: &[OpenDim], sizes: &[u64]) -> Result<Vec<Vec<u64>>, Failure> {
     let combinations = sizes.iter().map(|size| {
         if !open.iter().any(|dim| dim.takes(*size)) {
             let names: Vec<String> = open.iter().map(|dim| format!("`{}`", dim.label)).collect();
             return Err(Failure::Other(format!(
-                "--sizes: no dynamic dimension may have the size {size}: there are {}",
+                "--sizes: no dynamic dimension allows the size {size}; dynamic dimensions: {}",
                 names.join(", ")
             )));
         }
@@ -71,8 +73,8 @@ fn of_list(open: &[OpenDim], sizes: &[u64]) -> Result<Vec<Vec<u64>>, Failure> {
     combinations.collect()
 }
 
-/// What a run takes by default, then the edges of each group with all others at their smallest size, then the edges of
-/// all together.
+/// Returns three kinds of combinations: the default sizes of a run, the edge sizes of each group
+/// while all others have their smallest size, and the edge sizes of all dimensions together.
 fn of_edges(open: &[OpenDim]) -> Vec<Vec<u64>> {
     let least: Vec<u64> = open.iter().map(least).collect();
     let mut combinations = vec![open.iter().map(usual).collect::<Vec<u64>>()];
@@ -97,8 +99,8 @@ fn of_edges(open: &[OpenDim]) -> Vec<Vec<u64>> {
     combinations
 }
 
-/// Dimensions that most likely have one size: those with the same bounds. A dimension without a bound has a name of
-/// its own.
+/// Groups dimensions that probably share a size: those with the same bounds. A dimension without a
+/// bound is alone in its group, since its name distinguishes it.
 fn groups(open: &[OpenDim]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (at, dim) in open.iter().enumerate() {
@@ -114,7 +116,7 @@ fn groups(open: &[OpenDim]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// The sizes of one dimension that are tried, in order.
+/// Returns the sizes of a dimension that are tried, in order.
 fn edges(dim: &OpenDim) -> BTreeSet<u64> {
     let least = least(dim);
     let most = dim.largest().unwrap_or(UNBOUNDED);
@@ -127,18 +129,18 @@ fn edges(dim: &OpenDim) -> BTreeSet<u64> {
     inside.map(|size| at_most(dim, size)).collect()
 }
 
-/// The smallest size of a dimension.
+/// Returns the smallest size of a dimension.
 fn least(dim: &OpenDim) -> u64 {
     let least = dim.allowed.iter().map(|allowed| allowed.smallest().max(1));
     least.max().unwrap_or(1)
 }
 
-/// The size that a run takes where nobody names one.
+/// Returns the default size of a dimension in a run.
 fn usual(dim: &OpenDim) -> u64 {
     dim.largest().unwrap_or(1)
 }
 
-/// The largest size of a dimension that is not above this one, else its smallest.
+/// Returns the largest allowed size of a dimension up to `size`, otherwise its smallest size.
 fn at_most(dim: &OpenDim, size: u64) -> u64 {
     let size = dim.largest().map_or(size, |most| size.min(most));
     let below = dim

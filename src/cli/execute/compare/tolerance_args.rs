@@ -1,4 +1,5 @@
-//! What is demanded of an agreement: what the user says, or what suits the lower precision of the two.
+//! The tolerances of a comparison: those that the user gave, or the defaults for the lower
+//! precision of the two sides.
 
 use std::ops::RangeInclusive;
 
@@ -9,38 +10,38 @@ use crate::runtime::precision::Precision;
 use crate::runtime::target::Started;
 use crate::tensor::agreement::Tolerances;
 
-/// Demands on the agreement.
+/// Options for tolerances.
 #[derive(Debug, clap::Args)]
 #[command(
-    next_help_heading = "Tolerances (without any, those that suit the lower precision of the two)"
+    next_help_heading = "Tolerances (default: those for the lower precision of the two)"
 )]
 pub(super) struct ToleranceArgs {
-    /// Largest absolute error
+    /// Maximum absolute error
     #[arg(long, value_parser = error, allow_hyphen_values = true, value_name = "X")]
     max_abs: Option<f64>,
 
-    /// Largest error relative to an output's largest magnitude
+    /// Maximum error relative to the largest magnitude in the output
     #[arg(long, value_parser = error, allow_hyphen_values = true, value_name = "X")]
     max_rel: Option<f64>,
 
-    /// Least cosine similarity
+    /// Minimum cosine similarity
     #[arg(long, value_parser = cosine, allow_hyphen_values = true, value_name = "X")]
     min_cosine: Option<f64>,
 
-    /// Least signal-to-noise ratio, in decibels
+    /// Minimum signal-to-noise ratio, in decibels
     #[arg(long, value_parser = number, allow_hyphen_values = true, value_name = "DB")]
     min_snr: Option<f64>,
 
-    /// Least share of rows whose largest element is at the same place
+    /// Minimum fraction of rows whose largest element is at the same position
     #[arg(long, value_parser = share, allow_hyphen_values = true, value_name = "X")]
     min_top1: Option<f64>,
 }
 
-/// A bound is a number: nothing is within what is none, and everything, too.
+/// Parses a bound. NaN is rejected, since every comparison with it is false.
 fn number(text: &str) -> Result<f64, String> {
-    let number: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    let number: f64 = text.parse().map_err(|_| "expected a number".to_owned())?;
     if number.is_nan() {
-        return Err("not a number".to_owned());
+        return Err("expected a number".to_owned());
     }
     Ok(number)
 }
@@ -48,7 +49,7 @@ fn number(text: &str) -> Result<f64, String> {
 fn error(text: &str) -> Result<f64, String> {
     let error = number(text)?;
     if error < 0.0 {
-        return Err("no error is below 0".to_owned());
+        return Err("expected a number from 0".to_owned());
     }
     Ok(error)
 }
@@ -64,14 +65,15 @@ fn share(text: &str) -> Result<f64, String> {
 fn within(text: &str, range: RangeInclusive<f64>) -> Result<f64, String> {
     let value = number(text)?;
     if !range.contains(&value) {
-        return Err(format!("it is within {} to {}", range.start(), range.end()));
+        return Err(format!("expected a number from {} to {}", range.start(), range.end()));
     }
     Ok(value)
 }
 
 impl ToleranceArgs {
-    /// Those given; if none is, those that suit the lower precision of the two, whichever it is, and what
-    /// says so. A provider that computes in half precision whatever the model says is judged as such.
+    /// Returns the given tolerances. Without any, returns those for the lower precision of the two
+    /// sides, and why it was chosen. A provider that always computes in half precision counts as
+    /// half precision.
     pub(super) fn of(
         &self,
         sides: &[Side; 2],

@@ -1,5 +1,5 @@
-//! `pkgtool run --bundled`: the test cases that a program carries, and whether it gives what they
-//! expect.
+//! `pkgtool run --bundled`: runs the test cases in a bundled program (.bpte), and compares the
+//! outputs with the expected ones.
 
 use std::fmt::Write as _;
 
@@ -15,18 +15,18 @@ use crate::tensor::agreement::{Agreement, Comparison, Tolerances};
 use crate::tensor::bundled::{self, Case};
 use crate::tensor::{DType, Tensor};
 
-/// What became of a case.
+/// The outcome of a test case.
 struct Outcome {
     method: String,
     index: usize,
     candidate: Candidate,
-    /// How far it is off; `None` if the case expects nothing.
+    /// Agreement with the expected outputs; `None` if the case expects none.
     agreement: Option<Agreement>,
-    /// What is wrong, for each output that is.
+    /// One message per wrong output.
     faults: Vec<String>,
 }
 
-/// Runs all cases, or those of the method that was asked for.
+/// Runs all test cases, or those of the given method.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let path = args.path.display();
     let other = |error: &dyn std::fmt::Display| Failure::Other(format!("{path} {error}"));
@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         cases.retain(|case| case.method == *method);
         if cases.is_empty() {
             return Err(other(&format!(
-                "carries no test cases of method `{method}`"
+                "has no test cases for method `{method}`"
             )));
         }
     }
@@ -53,7 +53,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(if agree { Exit::Clean } else { Exit::Findings })
 }
 
-/// Each case is the first run of a method: what that keeps begins anew.
+/// Runs a test case in a new session, so that the program's state is fresh.
 fn run_case(args: &Args, case: Case) -> Result<Outcome, Failure> {
     let mut target = args.target.clone();
     target.method = Some(case.method.clone());
@@ -78,7 +78,7 @@ fn run_case(args: &Args, case: Case) -> Result<Outcome, Failure> {
     if !case.expected.is_empty() {
         if outputs.len() != case.expected.len() {
             faults.push(format!(
-                "{} outputs instead of {}",
+                "got {} outputs, expected {}",
                 outputs.len(),
                 case.expected.len()
             ));
@@ -90,7 +90,7 @@ fn run_case(args: &Args, case: Case) -> Result<Outcome, Failure> {
             if let Some(fault) = fault(expected, found, &precision) {
                 faults.push(format!("output `{}` {fault}", spec.name));
             }
-            // What cannot be compared was just said to be wrong.
+            // An output that cannot be compared is already in `faults`.
             let _ = all.add(expected, found);
         }
         agreement = Some(all.agreement());
@@ -104,8 +104,8 @@ fn run_case(args: &Args, case: Case) -> Result<Outcome, Failure> {
     })
 }
 
-/// What is wrong with an output, if anything: floats may differ by their rounding, or by that of what the
-/// program holds, nothing else may.
+/// Returns what is wrong with an output, if anything. Floats may differ by the rounding of their
+/// type, or of the program's weights. All other types must be equal.
 fn fault(expected: &Tensor, found: &Tensor, held: &Precision) -> Option<String> {
     let mut one = Comparison::default();
     if let Err(error) = one.add(expected, found) {
@@ -128,7 +128,7 @@ fn fault(expected: &Tensor, found: &Tensor, held: &Precision) -> Option<String> 
     };
     let violation = tolerances.violations(&agreement).into_iter().next()?;
     Some(format!(
-        "differs: {} is {:.3e}, at most {:.0e} is allowed",
+        "differs: {} is {:.3e}, limit is {:.0e}",
         violation.figure, violation.value, violation.limit
     ))
 }
@@ -137,11 +137,11 @@ fn to_text(outcomes: &[Outcome]) -> String {
     let mut text = String::new();
     for outcome in outcomes {
         let verdict = match (&outcome.agreement, outcome.faults.as_slice()) {
-            (None, _) => "runs; it expects nothing".to_owned(),
+            (None, _) => "runs; no expected outputs".to_owned(),
             (Some(agreement), []) => format!("agrees, max-rel {:.1e}", agreement.max_rel),
             (_, faults) => faults.join("; "),
         };
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             text,
             "{} case {} on {}: {verdict}",

@@ -1,4 +1,5 @@
-//! Running components, or methods of one program, in turn: outputs of one feed inputs of the next.
+//! Runs components, or methods of one program, in sequence: outputs of one become inputs of the
+//! next.
 
 use super::{Args, Stage};
 use crate::cli::execute::sizes::{Model, with_sizes};
@@ -8,7 +9,7 @@ use crate::runtime::selection::Selection;
 use crate::tensor::input::{self, Generator, Held, InputArgs};
 use crate::tensor::{Signature, Tensor, TensorSpec};
 
-/// Runs what the arguments name: one method, or a chain of components or methods.
+/// Runs the model of the arguments: one method, or a chain of components or methods.
 pub(super) fn run(args: &Args) -> Result<Vec<Stage>, Failure> {
     let which = args.variant.which();
     if args.chain.is_empty() {
@@ -25,7 +26,7 @@ pub(super) fn run(args: &Args) -> Result<Vec<Stage>, Failure> {
         })?;
         return Ok(vec![stage]);
     }
-    // All are selected before any runs: a slip in the last name costs no time.
+    // All are selected before any runs, so that a misspelt name is reported at once.
     let mut selections = Vec::new();
     for name in &args.chain {
         let link = args.target.select_link(&args.path, which, name);
@@ -54,9 +55,11 @@ fn assemble(
     inputs.map_err(|error| Failure::Other(error.to_string()))
 }
 
-/// The input arguments, each for the component that has an input of its name. Of those without a
-/// name, generators are for what no component feeds, in each component; all others are the first
-/// component's.
+/// The input arguments of a chain.
+///
+/// A named argument goes to each component that has an input of this name. An unnamed generator
+/// fills the inputs that no earlier component feeds, in every component. All other unnamed
+/// arguments go to the first component.
 struct Given {
     arguments: InputArgs,
 }
@@ -71,7 +74,7 @@ impl Given {
             let known: Vec<&str> = specs.map(|spec| spec.name.as_str()).collect();
             if !known.contains(&name) && !looks_like_a_value(argument) {
                 return Err(Failure::Other(format!(
-                    "nothing in the chain has an input `{name}`; there are {}",
+                    "no component of the chain has an input `{name}`; available: {}",
                     known.join(", ")
                 )));
             }
@@ -81,7 +84,7 @@ impl Given {
         })
     }
 
-    /// The arguments for the component at `place`.
+    /// Returns the arguments for the component at index `place`.
     fn for_stage(&mut self, place: usize, signature: &Signature) -> InputArgs {
         let has = |name: &str| signature.inputs.iter().any(|spec| spec.name == name);
         let mut own = self.arguments.clone();
@@ -94,23 +97,23 @@ impl Given {
     }
 }
 
-/// Whether an argument makes values for any input: `zeros`, `random:7`.
+/// Returns whether an argument generates values for any input: `zeros`, `random:7`.
 fn is_generator(argument: &str) -> bool {
     argument.parse::<Generator>().is_ok()
 }
 
-/// The part before the first `=`.
+/// Returns the part before the first `=`.
 fn name_of(argument: &str) -> Option<&str> {
     argument.split_once('=').map(|(name, _)| name)
 }
 
-/// Whether an argument with a `=` is a file's path all the same.
+/// Returns whether an argument with a `=` is the path of a file.
 fn looks_like_a_value(argument: &str) -> bool {
     std::path::Path::new(argument).exists()
 }
 
-/// The inputs of a link: what earlier outputs feed, then, in sizes that go with it, what the arguments
-/// give.
+/// Returns the inputs of a component: outputs of earlier components, then values of the arguments
+/// in matching sizes.
 fn gather(
     args: &Args,
     signature: &Signature,
@@ -122,7 +125,7 @@ fn gather(
         .map(|tensor| {
             Some(Held {
                 tensor: Some(tensor?),
-                origin: "an output of what ran before it".to_owned(),
+                origin: "an output of an earlier component".to_owned(),
                 empty: Vec::new(),
             })
         })
@@ -130,8 +133,9 @@ fn gather(
     assemble(args, signature, arguments, &held)
 }
 
-/// Earlier outputs for each input: by name from any earlier component, the latest first; then, from
-/// the component just before, outputs that no name took, in order, where dtype and shape fit.
+/// Returns an earlier output for each input, if any. Outputs are matched by name first, the latest
+/// component first. The unmatched outputs of the previous component are then matched in order, if
+/// dtype and shape fit.
 fn feed(signature: &Signature, arguments: &InputArgs, earlier: &[Stage]) -> Vec<Option<Tensor>> {
     let mut fed: Vec<Option<Tensor>> = vec![None; signature.inputs.len()];
     let named = |spec: &TensorSpec| {

@@ -1,4 +1,4 @@
-//! The answer of `run` as JSON: a contract that only grows.
+//! The result of `run` as JSON. Later versions only add fields.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::runtime::selection::Selection;
 use crate::runtime::target::Started;
 use crate::tensor::{DType, Tensor};
 
-/// Most elements of a tensor that are printed.
+/// Maximum number of elements that are printed of a tensor.
 const MAX_DATA: usize = 65_536;
 
-/// The document, with a line end. A chain's last component is the document; all of them are in
-/// `chain`.
+/// Returns the document with a final newline. For a chain, it describes the last component, and
+/// `chain` has all of them.
 pub(super) fn render(stages: &[Stage]) -> String {
     let mut document = stages.last().map_or(Json::Null, stage);
     if stages.len() > 1 {
@@ -24,8 +24,8 @@ pub(super) fn render(stages: &[Stage]) -> String {
     format!("{document:#}\n")
 }
 
-/// Steps as one document: that of the session, with the inputs and outputs of the last step, and all of
-/// them in `steps`.
+/// Returns one document for several steps: the session, the inputs and outputs of the last step,
+/// and all steps in `steps`.
 pub(super) fn render_steps(stage: &Stage, feeds: &[(String, String)], steps: Vec<Json>) -> String {
     let mut document = self::stage(stage);
     if let Some(last) = steps.last() {
@@ -39,13 +39,13 @@ pub(super) fn render_steps(stage: &Stage, feeds: &[(String, String)], steps: Vec
     format!("{document:#}\n")
 }
 
-/// One step.
+/// Renders one step.
 pub(super) fn step(shown: &Shown<'_>) -> Json {
     let (inputs, outputs) = tensors(shown);
     json!({ "inputs": inputs, "outputs": outputs, "time_ms": milliseconds(shown.time) })
 }
 
-/// Inputs and outputs.
+/// Renders inputs and outputs.
 fn tensors(shown: &Shown<'_>) -> (Vec<Json>, Vec<Json>) {
     let inputs = shown.signature.inputs.iter().zip(shown.inputs);
     let outputs = shown.signature.outputs.iter().zip(shown.outputs);
@@ -68,7 +68,7 @@ fn stage(stage: &Stage) -> Json {
     document
 }
 
-/// What ran, and on what.
+/// Renders the model, and the engine and provider that ran it.
 pub(super) fn head(selection: &Selection, started: &Started) -> Json {
     let variant = selection.variant.as_ref();
     let passed_over: Vec<Json> = started
@@ -118,7 +118,7 @@ fn output(name: &str, tensor: &Tensor, file: Option<&std::path::PathBuf>) -> Jso
     json
 }
 
-/// The elements, nested as the shape says.
+/// Nests the elements according to the shape.
 fn nested(elements: &mut impl Iterator<Item = Json>, shape: &[u64]) -> Json {
     match shape {
         [] => elements.next().unwrap_or(Json::Null),
@@ -130,7 +130,7 @@ fn elements(tensor: &Tensor) -> Vec<Json> {
     let bytes = tensor.bytes();
     match tensor.dtype() {
         DType::Bool => bytes.iter().map(|byte| json!(*byte != 0)).collect(),
-        // Beyond 2^53 binary64 would round.
+        // A float64 would round integers above 2^53.
         DType::Int64 => wide(bytes, |element| json!(i64::from_le_bytes(element))),
         DType::Uint64 => wide(bytes, |element| json!(u64::from_le_bytes(element))),
         dtype if dtype.is_float() => tensor.to_f64().map(|value| float(dtype, value)).collect(),
@@ -143,8 +143,8 @@ fn wide(bytes: &[u8], value: impl Fn([u8; 8]) -> Json) -> Vec<Json> {
     elements.iter().map(|element| value(*element)).collect()
 }
 
-/// The shortest number that reads back as the same float; JSON has no NaN and no infinity, so they
-/// are strings.
+/// Returns the shortest number that parses to the same float. NaN and infinities become strings,
+/// since JSON cannot represent them.
 pub(super) fn float(dtype: DType, value: f64) -> Json {
     if value.is_nan() {
         return json!("NaN");

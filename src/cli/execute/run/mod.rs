@@ -23,9 +23,9 @@ use crate::tensor::{Signature, Tensor, TensorSpec, input, write_outputs};
 /// Arguments of `pkgtool run`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(in super::super) struct Args {
-    /// A package's directory, a config, or a model file
+    /// Directory of a package, a config, or a model file
     #[arg(value_name = "PACKAGE|CONFIG|MODEL")]
     path: PathBuf,
 
@@ -41,12 +41,12 @@ pub(in super::super) struct Args {
     #[command(flatten)]
     texts: texts::TextArgs,
 
-    /// Run these components, or these methods of one program, in turn; outputs feed inputs by name, then
-    /// by position
+    /// Run these components, or these methods of one program, in sequence. Outputs feed inputs by
+    /// name, then by position
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     chain: Vec<String>,
 
-    /// Run so many times in one session, which keeps what the program keeps (a cache, a counter), and show
+    /// Run N times in one session, which keeps the program's state (a cache, a counter), and show
     /// each run
     #[arg(long, value_name = "N", help_heading = "Steps", conflicts_with_all = ["chain", "once"],
         value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_STEPS)))]
@@ -72,12 +72,12 @@ pub(in super::super) struct Args {
     #[arg(long)]
     check_finite: bool,
 
-    /// Run once; without it a second run is timed
+    /// Run only once. By default, a second run is timed
     #[arg(long)]
     once: bool,
 
-    /// Run the test cases that a bundled program (.bpte) carries, and hold the outputs against what they
-    /// expect; exit code 1 if they differ
+    /// Run the test cases in a bundled program (.bpte) and compare the outputs with the expected
+    /// ones. Exits with code 1 if they differ
     #[arg(long, conflicts_with_all = ["inputs", "dims", "chain", "precision", "output_dir", "once", "check_finite", "steps", "step_inputs", "feeds"])]
     bundled: bool,
 }
@@ -96,13 +96,13 @@ struct Stage {
     selection: Selection,
     started: Started,
     inputs: Vec<Tensor>,
-    /// Time of the second run.
+    /// Duration of the second run.
     again: Option<Duration>,
-    /// Where outputs were written, in their order; empty if they were not.
+    /// Files with the outputs, in their order; empty if outputs were not written.
     files: Vec<PathBuf>,
 }
 
-/// What is shown of one run.
+/// The data of one run for display.
 struct Shown<'a> {
     signature: &'a Signature,
     inputs: &'a [Tensor],
@@ -134,7 +134,7 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
                 .map_err(|error| Failure::Other(error.to_string()))?;
         }
     }
-    let text = args.target.within("telling the outputs", || {
+    let text = args.target.within("formatting the outputs", || {
         if args.json {
             json::render(&stages)
         } else {
@@ -149,7 +149,7 @@ pub(in super::super) fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 impl Stage {
-    /// Its first run.
+    /// Returns the data of the first run.
     fn shown(&self) -> Shown<'_> {
         Shown {
             signature: &self.selection.signature,
@@ -160,14 +160,16 @@ impl Stage {
         }
     }
 
-    /// What is to be told of answers that are an engine's own reading of the program.
+    /// Returns the engine's own interpretation of the program, if it computes the program in place
+    /// of its backend.
     fn reading(&self) -> Option<Reading> {
         let method = &self.selection.signature.method;
         let candidate = self.started.candidate;
         candidate.reading(&self.selection.info, method)
     }
 
-    /// What a chain calls it: its component, else its method. A method's name may hold anything.
+    /// Returns its name in a chain: the component, otherwise the method. Other
+    /// characters than letters, digits, `_` and `-` become `_`.
     fn link(&self) -> Option<String> {
         let variant = self.selection.variant.as_ref();
         let component = variant.and_then(|variant| variant.component.clone());
@@ -180,7 +182,8 @@ impl Stage {
         Some(link).filter(|link| !link.is_empty())
     }
 
-    /// Runs one method: the first run may fall back, the second is on what the first chose.
+    /// Runs one method. The first run may fall back to another engine, and the second uses the
+    /// engine of the first.
     fn run(args: &Args, selection: Selection, inputs: Vec<Tensor>) -> Result<Self, Failure> {
         input::check(&selection.signature, &inputs)
             .map_err(|error| Failure::Other(error.to_string()))?;
@@ -215,13 +218,13 @@ fn check_finite(stages: &[Stage]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The first output that holds NaN or infinity, in words.
+/// Describes the first output that contains NaN or infinity.
 fn not_finite(specs: &[TensorSpec], outputs: &[Tensor]) -> Option<String> {
     specs.iter().zip(outputs).find_map(|(spec, tensor)| {
         let bad = tensor.to_f64().filter(|value| !value.is_finite()).count();
         (bad > 0).then(|| {
             format!(
-                "output `{}` holds {bad} values of {} that are NaN or infinite",
+                "output `{}` has NaN or infinite values: {bad} of {}",
                 spec.name,
                 tensor.len()
             )

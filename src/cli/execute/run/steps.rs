@@ -1,7 +1,8 @@
-//! `pkgtool run --steps`: several runs of one session, in which what a program keeps lives on and outputs
-//! are inputs of the next step.
+//! `pkgtool run --steps`: runs a model several times in one session. The program's state persists,
+//! and outputs can feed inputs of the next step.
 //!
-//! Each step is rendered when it has run: only the outputs of the last one are in memory.
+//! Each step is rendered right after its run, so that only the outputs of the last step are in
+//! memory.
 
 use serde_json::Value as Json;
 
@@ -13,12 +14,12 @@ use crate::engine::{Answer, Session};
 use crate::tensor::input::{StepArgs, Steps};
 use crate::tensor::{Tensor, write_outputs};
 
-/// The steps that have run.
+/// The rendered steps so far.
 #[derive(Default)]
 struct Rendered {
     texts: Vec<String>,
     documents: Vec<Json>,
-    /// The first output that is not finite.
+    /// Message about the first output that is not finite.
     fault: Option<String>,
 }
 
@@ -86,7 +87,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 impl Rendered {
-    /// Adds a step, and writes its outputs where that is asked for.
+    /// Adds a step, and writes its outputs to files if requested.
     fn add(
         &mut self,
         args: &Args,

@@ -1,4 +1,4 @@
-//! The answer of `run` for people.
+//! The result of `run` as text for people.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -11,20 +11,20 @@ use crate::source::text::defuse_line;
 use crate::tensor::npy::BFLOAT16_NOTE;
 use crate::tensor::{DType, Summary, Tensor, TensorSpec};
 
-/// The text, with a line end.
+/// Returns the text with a final newline.
 pub(super) fn render(stages: &[Stage]) -> String {
     let mut text = String::new();
     for (place, stage) in stages.iter().enumerate() {
         if place > 0 {
             text.push('\n');
         }
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write(&mut text, stage);
     }
     text
 }
 
-/// Most feeds that are named.
+/// Maximum number of feeds that are listed.
 const MAX_FEEDS: usize = 4;
 
 fn head(text: &mut String, stage: &Stage) -> std::fmt::Result {
@@ -70,10 +70,10 @@ fn write(text: &mut String, stage: &Stage) -> std::fmt::Result {
     )
 }
 
-/// Steps: the session's head, what is fed, then each.
+/// Renders several steps: the session, the feeds, then each step.
 pub(super) fn render_steps(stage: &Stage, feeds: &[(String, String)], steps: &[String]) -> String {
     let mut text = String::new();
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = head(&mut text, stage);
     let _ = placement(&mut text, &stage.started.placement);
     let names = feeds
@@ -99,10 +99,10 @@ pub(super) fn render_steps(stage: &Stage, feeds: &[(String, String)], steps: &[S
     text
 }
 
-/// One step, which is the `number`-th.
+/// Renders step `number`.
 pub(super) fn step(number: usize, values_of: &Shown<'_>) -> String {
     let mut text = String::new();
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(text, "step {number}, {}", shown(values_of.time));
     let _ = values(&mut text, values_of);
     text
@@ -155,7 +155,7 @@ fn tensors(
     Ok(())
 }
 
-/// A time in the unit that suits it.
+/// Formats a time in a suitable unit.
 pub(super) fn shown(time: Duration) -> String {
     let milliseconds = time.as_secs_f64() * 1000.0;
     if milliseconds >= 1000.0 {

@@ -1,4 +1,4 @@
-//! `run --text`: texts to vectors, by the package's own tokenizer.
+//! `pkgtool run --text`: embeds texts with the package's own tokenizer.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -21,47 +21,47 @@ use crate::text::embedding::{
 };
 use crate::text::tokenizer::{Tokenizer, TokenizerFiles};
 
-/// What texts are given to where a variant has several components.
+/// Name of the component that embeds texts, in variants with several components.
 const COMPONENT: &str = "text_encoder";
 
-/// First values of a vector that are shown.
+/// Number of a vector's first values that are shown.
 const SHOWN_VALUES: usize = 4;
 
-/// Most texts whose similarities are shown as a table.
+/// Maximum number of texts in the table of similarities.
 const SHOWN_TEXTS: usize = 10;
 
-/// Longest beginning of a text that is shown, in characters.
+/// Maximum length of a text that is shown, in characters.
 const SHOWN_TEXT: usize = 48;
 
-/// Arguments of texts.
+/// Options for embedding texts.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Texts")]
 pub(super) struct TextArgs {
-    /// Embed this text and show its vector, repeated for several, with their similarity; `@FILE` gives
-    /// each line of a file
+    /// Embed this text and show its vector; repeat it to show similarities. `@FILE` embeds each
+    /// line of a file
     #[arg(long = "text", value_name = "TEXT|@FILE", conflicts_with_all = ["inputs", "dims", "chain",
         "steps", "step_inputs", "feeds", "bundled", "output_dir", "check_finite"])]
     pub(super) texts: Vec<String>,
 
-    /// Cut texts that have more tokens than the model takes; without it they are refused
+    /// Truncate texts with more tokens than the model accepts. By default, they are rejected
     #[arg(long, requires = "texts")]
     truncate: bool,
 
-    /// Most tokens of a text
+    /// Maximum number of tokens per text
     #[arg(long, value_name = "N", requires = "texts")]
     max_length: Option<usize>,
 
-    /// How the states of tokens become a vector: cls, max, mean, lasttoken, weightedmean,
-    /// `mean_sqrt_len_tokens`; without it as the package's files say, else the mean
+    /// How token states are pooled into a vector: cls, max, mean, lasttoken, weightedmean,
+    /// `mean_sqrt_len_tokens` [default: from the package's files, otherwise mean]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = pooling, requires = "texts")]
     pooling: Option<Vec<Pooling>>,
 
-    /// Whether vectors are scaled to length 1; without it as the package's files say
+    /// Scale vectors to length 1 [default: from the package's files]
     #[arg(long, value_name = "true|false", requires = "texts")]
     normalize: Option<bool>,
 }
 
-/// What was run.
+/// The embedded texts, and how they were run.
 struct Embedded {
     selection: Selection,
     started: Started,
@@ -69,14 +69,14 @@ struct Embedded {
     plan: Plan,
     longest: usize,
     vectors: Vec<Vec<f32>>,
-    /// Time of all runs of the model.
+    /// Total duration of all runs of the model.
     time: Duration,
 }
 
 fn pooling(name: &str) -> Result<Pooling, String> {
     Pooling::from_name(name).ok_or_else(|| {
         let names: Vec<&str> = Pooling::ALL.iter().map(|(_, name)| *name).collect();
-        format!("there are {}", names.join(", "))
+        format!("expected one of {}", names.join(", "))
     })
 }
 
@@ -84,7 +84,7 @@ fn pooling(name: &str) -> Result<Pooling, String> {
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let texts = texts(&args.texts.texts)?;
     let embedded = embed(args, texts)?;
-    let text = args.target.within("telling the vectors", || {
+    let text = args.target.within("formatting the vectors", || {
         if args.json {
             format!("{:#}\n", document(&embedded))
         } else {
@@ -95,7 +95,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Clean)
 }
 
-/// The texts, those of files by their lines.
+/// Returns the texts, one per line for files.
 fn texts(given: &[String]) -> Result<Vec<String>, Failure> {
     let mut texts = Vec::new();
     for text in given {
@@ -109,7 +109,7 @@ fn texts(given: &[String]) -> Result<Vec<String>, Failure> {
         }
     }
     if texts.is_empty() {
-        return Err(Failure::Other("there is no text to embed".to_owned()));
+        return Err(Failure::Other("no text to embed".to_owned()));
     }
     Ok(texts)
 }
@@ -128,7 +128,7 @@ fn embed(args: &Args, texts: Vec<String>) -> Result<Embedded, Failure> {
     let given = Given::Texts(texts);
     let plan = args
         .target
-        .within("making the inputs", || embedder.plan(&given, &options));
+        .within("generating the inputs", || embedder.plan(&given, &options));
     let plan = plan.map_err(other)?;
     let wish = args.target.wish(&selection, args.variant.which());
     let launcher = args.target.launcher()?;
@@ -156,7 +156,8 @@ fn embed(args: &Args, texts: Vec<String>) -> Result<Embedded, Failure> {
     })
 }
 
-/// What the arguments select; of several components the one of texts.
+/// Selects the model of the arguments. In a variant with several components, selects the one that
+/// embeds texts.
 fn selected(args: &Args) -> Result<Selection, Failure> {
     let which = args.variant.which();
     let target = &args.target;
@@ -174,26 +175,26 @@ fn selected(args: &Args) -> Result<Selection, Failure> {
     Err(not_selected(&error))
 }
 
-/// The selected model with its package's tokenizer.
+/// Loads the selected model with its package's tokenizer.
 fn embedder(selection: &Selection) -> Result<Embedder, Failure> {
     let Some(variant) = &selection.variant else {
         let model = selection.model.display();
         return Err(Failure::Other(format!(
-            "{model} is a model file: texts need a package, whose config names the tokenizer"
+            "{model}: --text needs a package whose config names the tokenizer, got a bare model file"
         )));
     };
     let at = variant.config.display();
     let config = selection::config(&variant.config).map_err(|error| not_selected(&error))?;
     if !config.capabilities.iter().any(|it| it == CAPABILITY) {
         return Err(Failure::Other(format!(
-            "{at}: texts are for models with the capability `{CAPABILITY}`; this one has {}",
+            "{at}: --text needs a model with the capability `{CAPABILITY}`, this one has {}",
             config.capabilities.join(", ")
         )));
     }
     let files = TokenizerFiles::of(&variant.config, &config).map_err(other)?;
     let Some(files) = files else {
         return Err(Failure::Other(format!(
-            "{at} names no `tokenizer`, so texts cannot become tokens; `--input` takes token ids"
+            "{at}: missing `tokenizer`, which --text needs; pass token ids with --input"
         )));
     };
     let tokenizer = Tokenizer::of(&files).map_err(other)?;
@@ -211,7 +212,7 @@ fn embedder(selection: &Selection) -> Result<Embedder, Failure> {
 
 #[expect(
     clippy::needless_pass_by_value,
-    reason = "it is the argument of `map_err`"
+    reason = "`map_err` passes the error by value"
 )]
 fn other(error: impl ToString) -> Failure {
     Failure::Other(error.to_string())
@@ -219,7 +220,7 @@ fn other(error: impl ToString) -> Failure {
 
 fn render(embedded: &Embedded) -> String {
     let mut text = String::new();
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = write(&mut text, embedded);
     text
 }
@@ -241,7 +242,7 @@ fn write(out: &mut String, embedded: &Embedded) -> std::fmt::Result {
     let longest = embedded.longest;
     writeln!(
         out,
-        "vectors of {dimensions} dimensions, at most {longest} tokens a text"
+        "vectors of {dimensions} dimensions, at most {longest} tokens per text"
     )?;
     let tokens = embedded.plan.tokens_by_text();
     for (place, (vector, tokens)) in vectors.iter().zip(tokens).enumerate() {
@@ -277,12 +278,12 @@ fn write(out: &mut String, embedded: &Embedded) -> std::fmt::Result {
     )
 }
 
-/// The table of cosine similarities.
+/// Writes the table of cosine similarities.
 fn similarities(out: &mut String, vectors: &[Vec<f32>]) -> std::fmt::Result {
     let shown = vectors.len().min(SHOWN_TEXTS);
     let more = match vectors.len() - shown {
         0 => String::new(),
-        more => format!(" (of the first {shown}; `--json` has those of {more} more)"),
+        more => format!(" (first {shown} texts; `--json` includes {more} more)"),
     };
     writeln!(out, "cosine similarity{more}")?;
     write!(out, "   ")?;
@@ -308,7 +309,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// The answer as JSON: a contract that only grows.
+/// Renders the result as JSON. Later versions only add fields.
 fn document(embedded: &Embedded) -> Json {
     let Embedded {
         selection,

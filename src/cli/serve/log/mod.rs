@@ -1,5 +1,5 @@
-//! The server's log: text on a terminal, JSON otherwise, on standard error; and its traces, in a build
-//! that has them.
+//! The server's log on standard error, as text on a terminal and as JSON otherwise; and its traces,
+//! in builds with OpenTelemetry.
 
 #[cfg(feature = "otel")]
 mod otel;
@@ -16,28 +16,28 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, registry, reload};
 
 use crate::gateway::settings::{Log, LogFormat};
 
-/// Lines that may wait to be written; more make who logs wait.
+/// Maximum number of lines in the queue of the log. When it is full, logging blocks.
 const WAITING_LINES: usize = 8192;
 
-/// A log that is written. What waits is written when it is dropped.
+/// A running log. Dropping it writes the queued lines.
 pub(super) struct Written {
     _lines: writer::Guard,
     _traces: Option<otel::Guard>,
 }
 
-/// What is logged, which can be changed.
+/// The filter of the log, which can be replaced.
 pub(super) struct Level(reload::Handle<EnvFilter, Registry>);
 
 impl Level {
-    /// What the settings ask for.
+    /// Parses the filter in the settings.
     pub(super) fn parse(settings: &Log) -> Result<EnvFilter, String> {
         EnvFilter::try_new(&settings.level)
-            .map_err(|error| format!("`log.level` is `{}`: {error}", settings.level))
+            .map_err(|error| format!("invalid `log.level` `{}`: {error}", settings.level))
     }
 
-    /// Logs this from now on.
+    /// Replaces the filter.
     pub(super) fn set(&self, filter: EnvFilter) {
-        // Without a log there is nothing to change.
+        // This fails only if the log is gone.
         let _ = self.0.reload(filter);
     }
 }
@@ -46,7 +46,7 @@ impl Level {
 pub(super) fn start(settings: &Log) -> Result<(Written, Level), String> {
     let (filter, handle) = reload::Layer::new(Level::parse(settings)?);
     let (writer, lines) = writer::start(io::stderr(), WAITING_LINES)
-        .map_err(|error| format!("the log's thread cannot be started: {error}"))?;
+        .map_err(|error| format!("cannot start the thread of the log: {error}"))?;
     let terminal = io::stderr().is_terminal();
     let log = fmt::layer().with_writer(writer);
     let as_json = match settings.format {
@@ -63,7 +63,7 @@ pub(super) fn start(settings: &Log) -> Result<(Written, Level), String> {
     let (traces, guard) = otel::layer()?.unzip();
     let all = registry().with(log.with_filter(filter)).with(traces);
     all.try_init()
-        .map_err(|error| format!("the log cannot be started: {error}"))?;
+        .map_err(|error| format!("cannot start the log: {error}"))?;
     let written = Written {
         _lines: lines,
         _traces: guard,

@@ -1,5 +1,7 @@
-//! Traces of requests and tasks, sent by OpenTelemetry's protocol over HTTP to where its own environment
-//! variables say (`OTEL_EXPORTER_OTLP_ENDPOINT` and the like); without an endpoint there are none.
+//! Traces of requests and tasks, exported with OpenTelemetry's protocol (OTLP) over HTTP.
+//!
+//! The standard environment variables of OpenTelemetry configure the export
+//! (`OTEL_EXPORTER_OTLP_ENDPOINT` and others). Without an endpoint, nothing is traced.
 
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_otlp::SpanExporter;
@@ -10,26 +12,26 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::registry::LookupSpan;
 
-/// The variables that name an endpoint.
+/// Environment variables that set an endpoint.
 const ENDPOINTS: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_ENDPOINT",
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
 ];
 
-/// The target of the spans that are sent.
+/// Target of the exported spans.
 const TARGET: &str = "pkgtool::trace";
 
-/// Sends what waits when it is dropped.
+/// Exports the pending spans when it is dropped.
 pub(super) struct Guard(SdkTracerProvider);
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // The collector may be gone; its traces are lost then.
+        // If the collector is unreachable, the spans are lost.
         let _ = self.0.shutdown();
     }
 }
 
-/// The layer that sends spans, if an endpoint is named.
+/// Returns the layer that exports spans, if an endpoint is set.
 pub(super) fn layer<S>() -> Result<Option<(impl Layer<S> + Send + Sync, Guard)>, String>
 where
     S: tracing::Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
@@ -39,7 +41,7 @@ where
         return Ok(None);
     }
     let exporter = SpanExporter::builder().with_http().build();
-    let exporter = exporter.map_err(|error| format!("traces cannot be sent: {error}"))?;
+    let exporter = exporter.map_err(|error| format!("cannot export traces: {error}"))?;
     let resource = Resource::builder().with_service_name("pkgtool").build();
     let provider = SdkTracerProvider::builder()
         .with_batch_exporter(exporter)

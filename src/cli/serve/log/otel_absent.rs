@@ -1,11 +1,11 @@
-//! Traces, in a build without OpenTelemetry: none.
+//! Replaces traces in builds without OpenTelemetry: nothing is traced.
 
 use tracing_subscriber::layer::Identity;
 
-/// Nothing to end.
+/// Has no values.
 pub(super) enum Guard {}
 
-/// No traces.
+/// Always returns `None`.
 #[expect(clippy::unnecessary_wraps, reason = "with OpenTelemetry it can fail")]
 pub(super) fn layer() -> Result<Option<(Identity, Guard)>, String> {
     Ok(None)

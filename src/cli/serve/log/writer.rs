@@ -1,7 +1,7 @@
-//! Log lines are written by a thread of their own: a slow terminal or pipe does not hold up requests.
+//! A thread that writes log lines, so that a slow terminal or pipe does not block requests.
 //!
-//! Invariant: lines are written in the order in which they were logged and none is left out, up to the
-//! moment when the guard is dropped; who logs waits once so many lines wait.
+//! Invariant: lines are written in the order in which they were logged, and none is lost until the
+//! guard is dropped. The queue is bounded: when it is full, logging blocks.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -10,25 +10,26 @@ use std::time::{Duration, Instant};
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// How long the guard waits until the lines are written: nobody may be reading them.
+/// How long the guard waits for the queued lines to be written. A reader may have stopped reading
+/// them.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long the guard sleeps between two attempts to hand over its wish.
+/// Interval between two attempts of the guard to queue its message.
 const ATTEMPT: Duration = Duration::from_millis(1);
 
 enum Message {
     Line(Vec<u8>),
-    /// Everything before is to be written; that is said here.
+    /// Asks for a reply on this channel once all lines before it are written.
     End(SyncSender<()>),
 }
 
-/// Where lines are handed over.
+/// The sending end of the queue of lines.
 pub(super) struct Lines(SyncSender<Message>);
 
-/// The thread of the lines. When it is dropped, what waits is written.
+/// The owner of the thread. Dropping it writes the queued lines.
 pub(super) struct Guard(SyncSender<Message>);
 
-/// Starts a thread that writes to `out`; so many lines may wait.
+/// Starts a thread that writes to `out`, with a queue of the given number of lines.
 pub(super) fn start(
     out: impl Write + Send + 'static,
     waiting: usize,
@@ -40,8 +41,8 @@ pub(super) fn start(
     Ok((Lines(sender.clone()), Guard(sender)))
 }
 
-/// Writes until the end is wished for. A line that cannot be written is left out: there is no other
-/// place where that could be said.
+/// Writes lines until it is asked to end. A line that cannot be written is dropped, since there is
+/// no other place to report it.
 fn write(lines: &Receiver<Message>, mut out: impl Write) {
     while let Ok(message) = lines.recv() {
         match message {
@@ -96,7 +97,7 @@ mod tests {
     use super::*;
     use std::sync::{Arc, Mutex};
 
-    /// Writes where a test can see it, and only while the test holds nothing.
+    /// A writer whose output a test can read, and which blocks while the test holds the lock.
     #[derive(Clone, Default)]
     struct Seen(Arc<Mutex<Vec<u8>>>);
 
@@ -115,7 +116,7 @@ mod tests {
     #[test]
     fn every_line_is_written_in_order_before_the_guard_is_gone() {
         let seen = Seen::default();
-        // Far fewer may wait than are logged: who logs waits, and no line is lost.
+        // The queue is much shorter than the number of lines: logging blocks, and no line is lost.
         let (lines, guard) = start(seen.clone(), 3).expect("a thread");
         for number in 0..1000 {
             writeln!(lines.make_writer(), "line {number}").expect("the thread writes");
@@ -132,7 +133,7 @@ mod tests {
         let seen = Seen::default();
         let (lines, guard) = start(seen.clone(), 2).expect("a thread");
         let held = seen.0.lock().expect("no test panics with it");
-        // One that the thread holds in its hand, two that wait.
+        // One line that the thread is writing, and two in the queue.
         for _ in 0..3 {
             (&lines).write_all(b"line\n").expect("there is room");
         }
@@ -147,7 +148,8 @@ mod tests {
     fn a_line_after_the_end_is_refused_and_nothing_waits_for_it() {
         let (lines, guard) = start(Seen::default(), 2).expect("a thread");
         drop(guard);
-        // The thread has said that it wrote everything; its end of the channel closes at once.
+        // The thread has confirmed that it wrote everything, and closes its end of the channel at
+        // once.
         let refused = (0..100).any(|_| {
             thread::sleep(Duration::from_millis(10));
             (&lines).write_all(b"late\n").is_err()

@@ -1,12 +1,13 @@
-//! Products of 8-bit numbers whose sums saturate where the processor has no VNNI.
+//! Finds products of 8-bit numbers whose sums saturate on processors without VNNI.
 //!
-//! There, the library's kernels add products of unsigned and signed bytes up in pairs of 16 bits. Its option
-//! `session.x64quantprecision` rewrites signed weights as unsigned ones, for which there are exact kernels.
-//! Measured with ONNX Runtime 1.31.1, it reaches neither what is computed, nor what is in a graph
-//! within a node, nor `QLinearMatMul` of opset 21, nor weights that are inputs too. Operators between
-//! conversions are also exact when they are not fused into one on bytes.
+//! On such processors the library's kernels add pairs of products of unsigned and signed bytes in
+//! 16 bits. Its option `session.x64quantprecision` rewrites signed weights as unsigned ones, which
+//! have exact kernels. Measured with ONNX Runtime 1.31.1, the option does not reach computed
+//! weights, graphs within a node, `QLinearMatMul` of opset 21, and weights that are also inputs.
+//! Operators between conversions are also exact while they are not fused into one operator on
+//! bytes.
 //!
-//! Invariant: what a file does not show to be exact counts as saturating.
+//! Invariant: products that the file does not prove exact count as saturating.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -19,15 +20,16 @@ const UINT8: i64 = 2;
 /// `TensorProto.DataType.INT8`.
 const INT8: i64 = 3;
 
-/// Longest way that is followed from a value to where it comes from.
+/// Maximum number of nodes to follow from a value to its origin.
 const MAX_STEPS: usize = 16;
 
-/// An operator's name, the place of its unsigned side, and of its signed sides with their zero points.
+/// An operator's name, the input index of its unsigned side, and those of its signed sides with
+/// their zero points.
 type ProductSides = (&'static str, Option<usize>, &'static [(usize, usize)]);
 
-/// Operators on bytes: the place of the side that saturates when it is unsigned, and the places of the
-/// sides that do when they are signed, each with that of its zero point. A side without a place is
-/// quantised by the operator, as unsigned.
+/// Operators on bytes. The first index is the side that saturates if it is unsigned. The pairs are
+/// the sides that saturate if they are signed, each with its zero point. The operator itself
+/// quantises a side without an index, as unsigned.
 const PRODUCTS: &[ProductSides] = &[
     ("MatMulInteger", Some(0), &[(1, 3)]),
     // The weights are the left side of its product.
@@ -46,7 +48,7 @@ const PRODUCTS: &[ProductSides] = &[
     ),
 ];
 
-/// Operators that only move elements, whose results are known where what they move is.
+/// Operators that only move elements and are computed at load time if their inputs are stored.
 const FOLDED: &[&str] = &[
     "Flatten",
     "Identity",
@@ -56,7 +58,7 @@ const FOLDED: &[&str] = &[
     "Unsqueeze",
 ];
 
-/// Operators that only move elements, over which conversions are moved.
+/// Operators that only move elements, past which the library moves conversions.
 const MOVES: &[&str] = &[
     "Dropout",
     "Expand",
@@ -72,7 +74,7 @@ const MOVES: &[&str] = &[
     "Unsqueeze",
 ];
 
-/// Places of the zero points that have the type of the result.
+/// Input indices of the zero points that determine the type of the result.
 const RESULTS: &[(&str, usize)] = &[
     ("QuantizeLinear", 2),
     ("com.microsoft::QuantizeLinear", 2),
@@ -90,27 +92,27 @@ const RESULTS: &[(&str, usize)] = &[
     ("com.microsoft::QLinearSoftmax", 4),
 ];
 
-/// What a model's products of bytes need so that their sums are exact without VNNI.
+/// The settings that a model's products of bytes need for exact sums without VNNI.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "a model may have several of these needs"
 )]
 pub(in super::super) struct ByteNeeds {
-    /// Whether the model has such products.
+    /// Is `true` if the model has such products.
     pub(in super::super) any: bool,
     /// Operators on bytes need signed weights to be rewritten as unsigned ones.
     pub(in super::super) unsigned_weights: bool,
-    /// The same of operators that are fused into such.
+    /// Fused operators on bytes need that, too.
     pub(in super::super) unsigned_fused_weights: bool,
     /// Operators must not be fused into operators on bytes.
     pub(in super::super) unfused: bool,
-    /// Operators whose sums nothing makes exact, sorted, each once.
+    /// Operators whose sums no setting makes exact, sorted, each once.
     pub(in super::super) beyond: Vec<String>,
 }
 
 impl ByteNeeds {
-    /// Whether a sum saturates if nothing is done.
+    /// Returns `true` if a sum saturates with default settings.
     pub(in super::super) fn something(&self) -> bool {
         self.unsigned_weights
             || self.unsigned_fused_weights
@@ -123,34 +125,34 @@ impl ByteNeeds {
 struct Product {
     operator: String,
     unsigned: Option<String>,
-    /// Each with its zero point, if it has one.
+    /// The signed sides, each with its zero point or an empty name.
     signed: Vec<[String; 2]>,
     is_nested: bool,
 }
 
-/// A product of floats that may be fused into one of bytes.
+/// A product of floats that the library may fuse into one of bytes.
 struct Fused {
     sides: [String; 2],
     is_nested: bool,
 }
 
-/// Bytes that became floats.
+/// A conversion of bytes to floats.
 struct Converted {
     bytes: String,
     scale: String,
-    /// Empty if there is none.
+    /// Empty if the zero point is omitted.
     zero_point: String,
 }
 
-/// What the walk has seen of bytes.
+/// The facts about bytes that the walk over the model collects.
 #[derive(Default)]
 pub(super) struct Bytes {
     types: HashMap<String, i64>,
-    /// What has the type of a value, by its name.
+    /// For a value, the name of another value of the same type.
     like: HashMap<String, String>,
-    /// What a value was moved from.
+    /// For a value, the value that it was moved from.
     moved: HashMap<String, String>,
-    /// The same of what is known where that is.
+    /// The same, for moves that are computed at load time if the source is stored.
     folded: HashMap<String, String>,
     stored: HashMap<String, Vec<u64>>,
     inputs: HashSet<String>,
@@ -164,7 +166,7 @@ pub(super) struct Bytes {
 }
 
 impl Bytes {
-    /// Takes what the signature says of types.
+    /// Records the dtypes in the signature.
     pub(super) fn start(&mut self, signature: &Signature) {
         for spec in &signature.inputs {
             let kind = match spec.dtype {
@@ -176,33 +178,33 @@ impl Bytes {
         }
     }
 
-    /// Takes the name of an input of the main graph.
+    /// Records the name of an input of the main graph.
     pub(super) fn input(&mut self, name: String) {
         self.inputs.insert(name);
     }
 
-    /// Takes the version of the file's form.
+    /// Records the IR version of the file.
     pub(super) fn ir(&mut self, version: i64) {
         self.ir = version;
     }
 
-    /// Takes the version of ONNX's own operators.
+    /// Records the version of ONNX's own operator set.
     pub(super) fn opset(&mut self, version: i64) {
         self.opset = self.opset.max(version);
     }
 
-    /// Takes a stored tensor of any graph.
+    /// Records a stored tensor of any graph.
     pub(super) fn store(&mut self, name: &str, stored: &Stored) {
         self.types.insert(name.to_owned(), stored.dtype);
         self.stored.insert(name.to_owned(), stored.dims.clone());
     }
 
-    /// Takes the name of an output of any graph.
+    /// Records the name of an output of any graph.
     pub(super) fn output(&mut self, name: &str) {
         self.used(name);
     }
 
-    /// Takes a node.
+    /// Records a node.
     pub(super) fn node(&mut self, node: &Node) {
         for name in node.inputs.iter().filter(|name| !name.is_empty()) {
             self.used(name);
@@ -216,7 +218,7 @@ impl Bytes {
         *uses = uses.saturating_add(1);
     }
 
-    /// Remembers where a node's first output comes from.
+    /// Records the origin of a node's first output.
     fn result(&mut self, node: &Node) {
         let Some(output) = node.outputs.first().cloned() else {
             return;
@@ -291,7 +293,7 @@ impl Bytes {
         }
     }
 
-    /// What the model needs.
+    /// Returns the settings that the model needs.
     pub(super) fn needs(&self) -> ByteNeeds {
         let mut needs = ByteNeeds::default();
         let mut beyond = BTreeSet::new();
@@ -319,7 +321,7 @@ impl Bytes {
         needs
     }
 
-    /// Whether the library's option rewrites these weights.
+    /// Returns `true` if the library's option rewrites these weights.
     fn is_rewritten(&self, product: &Product, name: &str, zero_point: &str) -> bool {
         let covers = match product.operator.as_str() {
             "ConvInteger" => false,
@@ -329,7 +331,7 @@ impl Bytes {
         covers && !product.is_nested && self.is_weight(name) && self.is_known(zero_point)
     }
 
-    /// Looks at a product of floats that were bytes.
+    /// Adds the needs of a product of floats that were converted from bytes.
     fn look_at_fused(&self, fused: &Fused, needs: &mut ByteNeeds) {
         let [Some((left, _)), Some((right, is_direct))] =
             [0, 1].map(|side| self.converted(&fused.sides[side]))
@@ -351,7 +353,8 @@ impl Bytes {
         let from = self.quantised.get(&right.bytes);
         let is_weight = self.is_weight(&right.bytes) || from.is_some_and(|it| self.is_weight(it));
         if is_weight {
-            // The option makes the library fail where it would have to make zero points of several channels.
+            // With this option the library fails if it has to create zero points for several
+            // channels.
             let zero_point = &right.zero_point;
             let is_fine = !zero_point.is_empty() || self.is_single(&right.scale);
             if is_fine && self.is_known(zero_point) && !fused.is_nested {
@@ -361,7 +364,7 @@ impl Bytes {
             }
             return;
         }
-        // The library itself makes them unsigned where nothing else looks at them.
+        // The library itself makes them unsigned if nothing else uses them.
         let once = |name: &str| self.uses.get(name) == Some(&1);
         let is_made_unsigned = from.is_some() && is_direct && once(&right.bytes);
         if !(is_made_unsigned && once(&fused.sides[1])) {
@@ -369,7 +372,8 @@ impl Bytes {
         }
     }
 
-    /// The conversion that a value comes from, and whether nothing is between them.
+    /// Returns the conversion that a value comes from, and `true` if the value is its direct
+    /// result.
     fn converted(&self, name: &str) -> Option<(&Converted, bool)> {
         let mut name = name;
         for step in 0..MAX_STEPS {
@@ -381,7 +385,7 @@ impl Bytes {
         None
     }
 
-    /// The element type of a value, as far as the file shows it.
+    /// Returns the element type of a value, if the file shows it.
     fn kind(&self, name: &str) -> Option<i64> {
         let mut name = name;
         for _ in 0..MAX_STEPS {
@@ -393,13 +397,13 @@ impl Bytes {
         None
     }
 
-    /// Whether a zero point is left out, or a weight.
+    /// Returns `true` if a zero point is omitted or a weight.
     fn is_known(&self, zero_point: &str) -> bool {
         zero_point.is_empty() || self.is_weight(zero_point)
     }
 
-    /// Whether a value is stored, or moved from there, and no caller may replace it. Before version 4 every
-    /// stored tensor was listed among the inputs.
+    /// Returns `true` if a value is stored, or moved from a stored one, and callers cannot replace
+    /// it. Before IR version 4 every stored tensor was also listed as an input.
     fn is_weight(&self, name: &str) -> bool {
         let mut name = name;
         for _ in 0..MAX_STEPS {
@@ -414,7 +418,7 @@ impl Bytes {
         false
     }
 
-    /// Whether a stored tensor has one element.
+    /// Returns `true` if a stored tensor has one element.
     fn is_single(&self, name: &str) -> bool {
         let dims = self.stored.get(name);
         dims.is_some_and(|dims| dims.iter().all(|size| *size == 1))
@@ -434,7 +438,8 @@ mod tests {
         }
     }
 
-    /// What nodes need with `a` of unsigned bytes, and `w` and `zero` stored as signed ones.
+    /// Returns the needs of nodes where `a` has unsigned bytes, and `w` and `zero` are stored as
+    /// signed ones.
     fn needs(opset: i64, nodes: &[Node]) -> ByteNeeds {
         let mut bytes = Bytes::default();
         bytes.ir(10);
@@ -443,7 +448,7 @@ mod tests {
         for node in nodes {
             bytes.node(node);
         }
-        // Files may have them behind the nodes.
+        // Files may list them after the nodes.
         for (name, dtype, dims) in [
             ("w", INT8, vec![4, 4]),
             ("zero", INT8, Vec::new()),

@@ -1,10 +1,12 @@
-//! What ONNX Runtime, or one of its providers, computes wrongly without an error, as far as a file shows it.
+//! Finds parts of a model that ONNX Runtime, or one of its providers, computes wrongly without
+//! reporting an error.
 //!
-//! One walk over the model tells all of it. Nodes that it computes wrongly ([`nodes`], [`resize`],
-//! [`reduction`]) are refused, and then another candidate runs the model. Rewrites that make a right
-//! graph wrong ([`rewrites`]) are switched off where the model has what they get wrong, so that no other
-//! model is slower. What depends on values alone cannot be seen here and is in
-//! `tests/conformance/known.json`. Sums that are right on some processors only are in [`bytes`].
+//! One walk over the model collects all facts. Nodes that are always computed wrongly ([`nodes`],
+//! [`resize`], [`reduction`]) are rejected, and another engine or provider runs the model.
+//! Optimiser passes that break a valid graph ([`rewrites`]) are disabled only for models with the
+//! pattern that they break, so other models stay fast. [`bytes`] finds sums that are exact on some
+//! processors only. Errors that depend on values alone are invisible here and listed in
+//! `tests/conformance/known.json`.
 
 mod bytes;
 mod nodes;
@@ -24,14 +26,14 @@ use crate::tensor::Signature;
 pub(super) use bytes::ByteNeeds;
 pub(super) use reduction::Direct;
 
-/// What has to be done so that a model is answered rightly.
+/// The settings and checks that a model needs for correct results.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
-    /// Names of rewrites to leave out.
+    /// Names of the optimiser passes to disable.
     pub(super) without: Vec<String>,
     /// Inputs that must not be empty.
     pub(super) direct: Vec<Direct>,
-    /// What products of bytes need.
+    /// The needs of products of bytes.
     pub(super) bytes: ByteNeeds,
 }
 
@@ -41,7 +43,8 @@ type Values = HashMap<String, Stored>;
 /// Operators that are computed wrongly, with the cause.
 type Found = BTreeMap<String, &'static str>;
 
-/// What the walk gathers; names are resolved when it is over, as a file may have them in any order.
+/// The facts that the walk collects. Names are resolved at the end, because a file may list them in
+/// any order.
 #[derive(Default)]
 struct Walk {
     values: Values,
@@ -52,10 +55,10 @@ struct Walk {
     bytes: bytes::Bytes,
 }
 
-/// Looks at a model. It is refused if it has a node that the provider is known to compute wrongly.
+/// Checks a model. Rejects it if the provider is known to compute one of its nodes wrongly.
 pub(super) fn check(request: &LoadRequest) -> Result<Verdict, EngineError> {
     let Ok(source) = FileSource::open(&request.model) else {
-        // Loading will say why.
+        // Loading will report the error.
         return Ok(Verdict::default());
     };
     let provider = request.options.provider;
@@ -103,7 +106,7 @@ impl Walk {
             return;
         }
         nodes::look(node, provider, &mut self.found);
-        // Every provider but this one has the CPU's code beside it or in it.
+        // All other providers include the CPU's code or fall back to it.
         if provider != Provider::Qnn {
             self.resizes.extend(resize::Resize::of(node));
             self.reductions.extend(reduction::Reduction::of(node));
@@ -114,7 +117,7 @@ impl Walk {
             && provider != Provider::Qnn
             && self.rewrites.is_double(node)
         {
-            let cause = "what is not finite is lost between the maximum and the sum of float64";
+            let cause = "the maximum and the sum of float64 lose infinities and NaN";
             self.found.insert(node.operator.clone(), cause);
         }
     }
@@ -147,13 +150,13 @@ impl Walk {
     }
 }
 
-/// Whether an input is always empty.
+/// Returns `true` if an input is always empty.
 fn is_empty(signature: &Signature, input: usize) -> bool {
     let dims = signature.inputs[input].dims.as_deref();
     dims.is_some_and(|dims| dims.iter().any(|dim| matches!(dim, Dim::Fixed(0))))
 }
 
-/// The refusal of operators.
+/// The error that rejects operators.
 fn refused(operators: Vec<String>, reason: String) -> EngineError {
     EngineError::Unsupported {
         engine: NAME.to_owned(),

@@ -1,6 +1,6 @@
-//! Nodes that are computed wrongly as they stand, with no look at what is around them.
+//! Nodes that ONNX Runtime computes wrongly regardless of their neighbours.
 //!
-//! Each is listed with the providers that do and the condition that its attributes and inputs show. The
+//! Each entry lists the affected providers and a condition on attributes and inputs. The
 //! conformance cases of the `onnx` Python package found them.
 
 use super::Found;
@@ -10,7 +10,7 @@ use crate::model::onnx::Node;
 /// A node that is computed wrongly.
 struct KnownWrong {
     operator: &'static str,
-    /// Providers that do; the CPU's code also runs what other providers leave.
+    /// The affected providers. The CPU's code also runs the nodes that other providers leave to it.
     providers: &'static [Provider],
     condition: fn(&Node) -> bool,
     cause: &'static str,
@@ -24,41 +24,41 @@ const KNOWN_WRONG: &[KnownWrong] = &[
         operator: "Attention",
         providers: CPU,
         condition: |node| node.has_output(3) && node.int("is_causal") != 0,
-        cause: "its output of scores holds the least finite float where causality makes them minus infinity",
+        cause: "its score output has the least finite float instead of minus infinity at causally masked positions",
     },
     KnownWrong {
         operator: "MaxUnpool",
         providers: CPU,
         condition: |node| node.has_input(2),
-        cause: "with an output shape, indices are counted in another shape than ONNX says",
+        cause: "with an output shape, indices refer to another shape than ONNX specifies",
     },
     KnownWrong {
         operator: "AveragePool",
         providers: QNN,
         condition: overhangs,
-        cause: "pooling with padding gives zeros, or crashes",
+        cause: "pooling with padding returns zeros, or crashes",
     },
     KnownWrong {
         operator: "LpPool",
         providers: QNN,
         condition: overhangs,
-        cause: "pooling with padding gives zeros, or crashes",
+        cause: "pooling with padding returns zeros, or crashes",
     },
     KnownWrong {
         operator: "GridSample",
         providers: QNN,
         condition: |node| node.is("mode", "nearest"),
-        cause: "coordinates half way are rounded to another neighbour than ONNX says",
+        cause: "coordinates halfway between two elements are rounded to another one than ONNX specifies",
     },
     KnownWrong {
         operator: "STFT",
         providers: QNN,
         condition: |_| true,
-        cause: "the provider crashes when it looks at the node",
+        cause: "the provider crashes when it reads the node",
     },
 ];
 
-/// Windows that reach beyond the input.
+/// Returns `true` if windows extend beyond the input.
 fn overhangs(node: &Node) -> bool {
     let pads = node.attribute("pads");
     let pads = pads.is_some_and(|pads| pads.ints.iter().any(|pad| *pad != 0));
@@ -66,7 +66,7 @@ fn overhangs(node: &Node) -> bool {
     pads || node.int("ceil_mode") != 0 || auto.iter().any(|mode| node.is("auto_pad", mode))
 }
 
-/// Adds the node if the provider computes it wrongly.
+/// Records the node if the provider computes it wrongly.
 pub(super) fn look(node: &Node, provider: Provider, found: &mut Found) {
     for known in KNOWN_WRONG {
         let same = known.operator == node.operator && known.providers.contains(&provider);

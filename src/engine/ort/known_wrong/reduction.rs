@@ -1,7 +1,8 @@
-//! Reductions of nothing: of a tensor without elements, axes below zero are not counted from the end.
+//! Reductions of empty tensors: negative axes are not counted from the end then.
 //!
-//! The answer then has another shape than ONNX says. Seen where the tensor is an input of the model: at
-//! once if it is always empty, else when it is given. What becomes empty inside cannot be seen.
+//! The result has a wrong shape. This is detected for tensors that are inputs of the model: at load
+//! time if the input is always empty, otherwise at each run. Intermediate tensors that become empty
+//! are not detected.
 
 use super::{Values, refused};
 use crate::engine::EngineError;
@@ -9,30 +10,30 @@ use crate::tensor::{Signature, Tensor};
 
 use crate::model::onnx::Node;
 
-/// Why they are refused.
+/// The reason for rejecting them.
 pub(super) const CAUSE: &str =
-    "axes below zero are not counted from the end when a tensor without elements is reduced";
+    "negative axes are not counted from the end when an empty tensor is reduced";
 
-/// A reduction whose axes may be below zero.
+/// A reduction whose axes may be negative.
 pub(super) struct Reduction {
     operator: String,
     input: String,
-    /// The tensor that holds its axes; an attribute that has them is looked at already.
+    /// The tensor with its axes. Axes in an attribute have already been checked.
     axes: Option<String>,
 }
 
-/// An input of the model that is reduced over axes below zero.
+/// An input of the model that is reduced over possibly negative axes.
 #[derive(Debug)]
 pub(in crate::engine::ort) struct Direct {
     pub(super) operator: String,
-    /// The input's place.
+    /// The position of the input.
     pub(super) input: usize,
-    /// The place of its axes, if they are an input too.
+    /// The position of the axes, if they are an input too.
     pub(super) axes: Option<usize>,
 }
 
 impl Reduction {
-    /// The node, if it is one of them.
+    /// Returns the reduction in a node, if it is one.
     pub(super) fn of(node: &Node) -> Option<Self> {
         if !node.operator.starts_with("Reduce") {
             return None;
@@ -47,7 +48,8 @@ impl Reduction {
         })
     }
 
-    /// The reduction, if it is of an input of the model and the file does not show axes from zero on.
+    /// Returns the reduction if it reads an input of the model and the file does not prove that all
+    /// axes are non-negative.
     pub(super) fn over_input(self, values: &Values, signature: &Signature) -> Option<Direct> {
         let stored = self.axes.as_ref().and_then(|name| values.get(name));
         let axes = stored.and_then(|stored| stored.ints.as_deref());
@@ -67,7 +69,7 @@ impl Reduction {
 }
 
 impl Direct {
-    /// Refuses a run whose input is empty, unless its axes are given and are from zero on.
+    /// Rejects a run whose input is empty, unless its axes are given and non-negative.
     pub(in crate::engine::ort) fn check(
         &self,
         inputs: &[Option<&Tensor>],

@@ -1,29 +1,30 @@
-//! Resizes that are computed wrongly: corners aligned by fractions, crops that keep a size.
+//! `Resize` nodes that ONNX Runtime computes wrongly: aligned corners with fractional scales, and
+//! crops that keep a size.
 //!
-//! Invariant: a crop that the file does not show to be computed rightly is refused.
+//! Invariant: a crop is rejected unless the file proves that it is computed correctly.
 
 use super::Values;
 use crate::model::Dim;
 use crate::model::onnx::Node;
 use crate::tensor::Signature;
 
-const BY_FRACTIONS: &str = "corners are aligned wrongly by scales that are not whole numbers";
+const BY_FRACTIONS: &str = "corners are aligned wrongly for fractional scales";
 const CROPPED: &str =
-    "nothing is cropped by `tf_crop_and_resize` along an axis whose size does not change";
+    "`tf_crop_and_resize` does not crop along an axis whose size stays the same";
 
-/// A resize that may be computed wrongly.
+/// A `Resize` node that may be computed wrongly.
 pub(super) struct Resize {
-    /// Names of its inputs: the tensor, the region, scales, sizes.
+    /// Names of its inputs: the tensor, the region, the scales, the sizes.
     inputs: Vec<String>,
     crops: bool,
 }
 
 impl Resize {
-    /// The node, if it is one of them.
+    /// Returns the resize in a node, if it may be computed wrongly.
     pub(super) fn of(node: &Node) -> Option<Self> {
         let mode = |name| node.is("coordinate_transformation_mode", name);
         let crops = mode("tf_crop_and_resize");
-        // By sizes corners are aligned as ONNX says.
+        // With sizes, corners are aligned as ONNX specifies.
         let aligns = mode("align_corners") && !node.has_input(3);
         (node.operator == "Resize" && (crops || aligns)).then(|| Self {
             inputs: node.inputs.clone(),
@@ -31,12 +32,13 @@ impl Resize {
         })
     }
 
-    /// Why it is computed wrongly, unless the file shows that it is not.
+    /// Returns the reason why it is computed wrongly, unless the file proves the opposite.
     pub(super) fn cause(&self, values: &Values, signature: &Signature) -> Option<&'static str> {
         if self.crops {
             return (!self.changes_what_it_crops(values, signature)).then_some(CROPPED);
         }
-        // Coordinates are scaled by the output's whole size, ONNX's cases have the product of size and scale.
+        // The library scales coordinates by the output's integer size; ONNX uses the exact product
+        // of size and scale.
         let scales = self.floats(2, values);
         let is_whole = |scales: &[f32]| scales.iter().all(|scale| scale.fract() == 0.0);
         let fits = scales.is_some_and(|scales| !scales.is_empty() && is_whole(scales));
@@ -48,7 +50,7 @@ impl Resize {
         stored.floats.as_deref()
     }
 
-    /// Whether every axis gets another size than it has, or is kept whole.
+    /// Returns `true` if every axis either changes its size or is not cropped.
     fn changes_what_it_crops(&self, values: &Values, signature: &Signature) -> bool {
         let sizes = self.inputs.get(3).and_then(|name| values.get(name));
         let sizes = sizes.and_then(|stored| stored.ints.as_deref());

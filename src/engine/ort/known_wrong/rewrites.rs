@@ -1,7 +1,7 @@
-//! Rewrites of ONNX Runtime's optimiser that make a right graph wrong, and what they get wrong.
+//! Passes of ONNX Runtime's optimiser that break a valid graph, and the patterns that they break.
 //!
-//! Invariant: each is switched off by its name, only for models that have the pattern it gets wrong;
-//! where a file does not show that it has not, it counts as having it.
+//! Invariant: a pass is disabled by its name, only for models with the pattern that it breaks. A
+//! model counts as having the pattern unless the file proves the opposite.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -15,15 +15,15 @@ use super::super::provider::full_name;
 /// `TensorProto.DataType.DOUBLE`.
 const DOUBLE: i64 = 11;
 
-/// Longest way that is followed from a value to where it comes from.
+/// Maximum number of nodes to follow from a value to its origin.
 const MAX_STEPS: usize = 16;
 
-/// Nodes that another rewrite may take away, so that what is before them meets what is after them.
+/// Nodes that another pass may remove, which makes their neighbours adjacent.
 const TAKEN_AWAY: &[&str] = &[
     "Identity", "Dropout", "Cast", "Add", "Sub", "Mul", "Div", "Slice", "Expand", "Reshape",
 ];
 
-/// Nodes whose results have not the type of what they take.
+/// Nodes whose results have another type than their inputs.
 const OF_OTHER_TYPE: &[&str] = &[
     "Cast",
     "CastLike",
@@ -46,57 +46,57 @@ const OF_OTHER_TYPE: &[&str] = &[
     "Scan",
 ];
 
-/// What made a value.
+/// The origin of a value.
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "a value may have been made by several of these"
+    reason = "a value may have several of these origins"
 )]
 #[derive(Clone, Copy, Default)]
 struct Made {
     /// A transposition whose first axis is the second one of its input.
     turned: bool,
-    /// A cast of such a one.
+    /// A cast of such a transposition.
     cast: bool,
     padded: bool,
     added: bool,
 }
 
-/// What the walk has seen that a rewrite gets wrong.
+/// The patterns, seen by the walk, that passes break.
 #[derive(Default)]
 pub(super) struct Rewrites {
     wrong: BTreeSet<&'static str>,
     made: HashMap<String, Made>,
-    /// The first input of what may be taken away, by its output.
+    /// For a removable node, its first input, by its output.
     before: HashMap<String, String>,
-    /// What is transposed.
+    /// The transposed values.
     transposed: Vec<String>,
     outputs: HashSet<String>,
-    /// Shapes that something is expanded to.
+    /// Shapes of `Expand` nodes.
     shapes: Vec<String>,
     quantizes: bool,
     doubles: HashSet<String>,
 }
 
 impl Rewrites {
-    /// Takes what the signature tells of types.
+    /// Records the dtypes in the signature.
     pub(super) fn start(&mut self, signature: &Signature) {
         let specs = signature.inputs.iter().chain(&signature.outputs);
         let doubles = specs.filter(|spec| spec.dtype == DType::Float64);
         self.doubles.extend(doubles.map(|spec| spec.name.clone()));
     }
 
-    /// Takes the name of an output of any graph.
+    /// Records the name of an output of any graph.
     pub(super) fn output(&mut self, name: String) {
         self.outputs.insert(name);
     }
 
-    /// Whether the file shows that the node computes in float64.
+    /// Returns `true` if the file shows that the node computes in float64.
     pub(super) fn is_double(&self, node: &Node) -> bool {
         let mut names = node.inputs.iter().chain(&node.outputs);
         names.any(|name| self.doubles.contains(name))
     }
 
-    /// Looks at a node; those before it have been looked at.
+    /// Records a node; its predecessors must have been recorded.
     pub(super) fn node(&mut self, node: &Node) {
         self.alone(node);
         self.after_others(node);
@@ -104,14 +104,14 @@ impl Rewrites {
         self.remember(node);
     }
 
-    /// What the node itself shows.
+    /// Detects patterns of the node alone.
     fn alone(&mut self, node: &Node) {
         match node.operator.as_str() {
-            // Equal nodes are made one, samples of chance too.
+            // The pass merges equal nodes, even random ones.
             "Bernoulli" => {
                 self.wrong.insert("CommonSubexpressionElimination");
             }
-            // Steps are not looked at where axes are left out.
+            // The pass ignores steps if axes are omitted.
             "Slice" if node.has_input(4) && !node.has_input(3) => {
                 self.wrong.insert("EliminateSlice");
             }
@@ -123,7 +123,7 @@ impl Rewrites {
         }
     }
 
-    /// What the node shows together with those that made its inputs.
+    /// Detects patterns of the node and the nodes that compute its inputs.
     fn after_others(&mut self, node: &Node) {
         let made = |place: usize| {
             let name = node.inputs.get(place);
@@ -132,11 +132,11 @@ impl Rewrites {
                 .unwrap_or_default()
         };
         match node.operator.as_str() {
-            // The zeros of a pad become the least number, as a pool's own padding is.
+            // The zeros of a pad would become the least number, which is a pool's own padding.
             "MaxPool" if made(0).padded => {
                 self.wrong.insert("Pad_Fusion");
             }
-            // What is fused normalises the last axis, whichever it was.
+            // The fused operator always normalises the last axis.
             "LayerNormalization" if made(0).added => {
                 let axis = node.attribute("axis").and_then(|axis| axis.int);
                 if axis.is_some_and(|axis| axis != -1) {
@@ -144,7 +144,7 @@ impl Rewrites {
                         .extend(["SkipLayerNormFusion", "EmbedLayerNormFusion"]);
                 }
             }
-            // It crashes when it puts the cast before the transposition.
+            // The pass crashes when it moves the cast before the transposition.
             "MatMul" | "com.microsoft::FusedMatMul" if made(0).cast || made(1).cast => {
                 self.wrong.insert("MatmulTransposeFusion");
             }
@@ -152,7 +152,7 @@ impl Rewrites {
         }
     }
 
-    /// Numbers of float64 are read as float32 by some.
+    /// Detects passes that read float64 numbers as float32.
     fn in_float64(&mut self, node: &Node) {
         if !self.is_double(node) {
             return;
@@ -212,7 +212,7 @@ impl Rewrites {
         }
     }
 
-    /// Names of the rewrites to leave out.
+    /// Returns the names of the passes to disable.
     pub(super) fn wrong(mut self, values: &Values, provider: Provider) -> Vec<String> {
         let is_zero = |name: &String| {
             let stored = values.get(name).and_then(|stored| stored.ints.as_deref());
@@ -223,7 +223,7 @@ impl Rewrites {
         }
         let mut names: Vec<String> = self.wrong.iter().map(|name| (*name).to_owned()).collect();
         if self.quantizes && self.transposed.iter().any(|name| self.is_output(name)) {
-            // One runs early, one for each provider.
+            // One runs early, and one per provider.
             let cpu = full_name(Provider::Cpu);
             names.push("TransposeOptimizer".to_owned());
             names.push(format!("TransposeOptimizer_{cpu}"));
@@ -234,8 +234,8 @@ impl Rewrites {
         names
     }
 
-    /// Whether an output of a graph is what a name comes from. Before a transposition that is quantised, its
-    /// input is quantised too, for everybody.
+    /// Returns `true` if a value comes from an output of a graph. The pass also quantises the input
+    /// of a quantised transposition for all its other users.
     fn is_output(&self, name: &str) -> bool {
         let mut name = name;
         for _ in 0..MAX_STEPS {

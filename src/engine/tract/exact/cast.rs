@@ -1,4 +1,5 @@
-//! `Cast` to int64: the library makes dimensions of it, through 32 bits. The numbers come whole here.
+//! `Cast` to int64. The library converts the numbers to dimensions, through 32 bits. This module
+//! keeps all 64 bits.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -9,11 +10,11 @@ use crate::engine::tract::kernel::Kernel;
 
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
-/// The name under which [`to_dimensions`] is known: of `Cast` to other dtypes nothing is wrong.
+/// The name under which [`to_dimensions`] is registered. `Cast` to other dtypes is correct.
 pub(in crate::engine::tract) const CAST_TO_INT64: &str = "pkgtool.CastToInt64";
 
 /// Builds `Cast` to int64.
-#[expect(clippy::unnecessary_wraps, reason = "what a builder is")]
+#[expect(clippy::unnecessary_wraps, reason = "builders have this signature")]
 pub(super) fn to_dimensions(_: &ParsingContext<'_>, _: &NodeProto) -> Built {
     Ok((expand(ToDimensions), vec![]))
 }

@@ -1,5 +1,5 @@
-//! `Compress`: the library computes it of known tensors only. Here the condition must be known when the
-//! plan is made, as a small input is.
+//! `Compress`. The library supports it for known tensors only. Here only the condition must be
+//! known when the plan is made, as small inputs are.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -20,7 +20,7 @@ struct Compress {
     axis: Option<i64>,
 }
 
-/// The places where a condition holds.
+/// Returns the positions where a condition is true.
 fn places(condition: &Tensor) -> TractResult<Vec<i64>> {
     let flags = condition.try_as_plain_ram()?;
     let flags = flags.as_slice::<bool>()?.iter().zip(0..);
@@ -30,7 +30,7 @@ fn places(condition: &Tensor) -> TractResult<Vec<i64>> {
 }
 
 impl Compress {
-    /// The axis along which something is left out, of a tensor of this rank.
+    /// Returns the axis along which elements are removed, for a tensor of this rank.
     fn axis(&self, rank: usize) -> TractResult<usize> {
         let Some(axis) = self.axis else { return Ok(0) };
         let from_end = if axis < 0 {
@@ -39,10 +39,10 @@ impl Compress {
             axis
         };
         let at = usize::try_from(from_end).ok().filter(|at| *at < rank);
-        at.with_context(|| format!("there is no axis {axis} of {rank}"))
+        at.with_context(|| format!("axis {axis} does not exist: the rank is {rank}"))
     }
 
-    /// The shape before anything is left out.
+    /// Returns the shape before elements are removed.
     fn before<D: DimLike>(&self, shape: &[D]) -> TVec<D> {
         if self.axis.is_some() {
             return shape.into();
@@ -93,7 +93,7 @@ impl Expansion for Compress {
         let before = self.before(&shape);
         let size = before[axis].to_i64().unwrap_or(i64::MAX);
         if let Some(last) = places.last().filter(|last| **last >= size) {
-            bail!("the condition takes place {last} of {size}");
+            bail!("the condition selects position {last} of {size}");
         }
         let mut data = inputs[0];
         if self.axis.is_none() && shape.len() != 1 {

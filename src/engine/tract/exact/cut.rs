@@ -1,5 +1,6 @@
-//! `Slice` as the standard defines it. Bounds are clamped to their axis, an end before its start leaves nothing, steps
-//! go either way, and a run may compute the bounds. The library refuses or misreads most of that.
+//! `Slice` as the standard defines it. Bounds are clamped to their axis, an end before its start
+//! gives an empty result, steps may be negative, and a run may compute the bounds. The library
+//! rejects or misreads most of that.
 
 use tract_onnx::model::{ParsingContext, optional_inputs};
 use tract_onnx::pb::NodeProto;
@@ -13,7 +14,7 @@ type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
 /// An end at or beyond this is the end of any axis.
 const BEYOND: i64 = i32::MAX as i64;
-/// Stands for a large size where only the sign of an expression matters.
+/// A large size, for determining the sign of an expression for large sizes.
 const LARGE: i64 = 100_000_000;
 
 /// Builds `Slice`.
@@ -34,11 +35,11 @@ pub(super) fn build(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
         [(); 4].map(|()| inputs.next().flatten().map_or(Bound::Absent, Bound::Input))
     };
     let has_bounds = !bounds[..2].iter().any(|it| matches!(it, Bound::Absent));
-    ensure!(has_bounds, "a slice has no starts or no ends");
+    ensure!(has_bounds, "the starts or the ends of a slice are missing");
     Ok((expand(Cut { bounds }), vec![]))
 }
 
-/// Where starts, ends, axes or steps are.
+/// The source of starts, ends, axes or steps.
 #[derive(Debug, Clone)]
 enum Bound {
     Absent,
@@ -46,32 +47,33 @@ enum Bound {
     Input(usize),
 }
 
-/// `Slice` as the model has it.
+/// A `Slice` node of the model.
 #[derive(Debug, Clone)]
 struct Cut {
     /// Starts, ends, axes and steps.
     bounds: [Bound; 4],
 }
 
-/// What is known of a slice before a run: for each axis that it names, the start, the end and the step.
+/// The facts about a slice that are known before a run: for each of its axes the start, the end and
+/// the step.
 struct Known {
     axes: Vec<usize>,
-    /// Nothing where a run computes them.
+    /// `None` if a run computes them.
     parts: Option<Vec<(TDim, TDim, i64)>>,
 }
 
-/// What remains of an axis.
+/// The result of slicing an axis.
 enum Rest {
     /// A range.
     Range(TDim, TDim),
-    /// So many places that are no range.
+    /// This many positions that are not a contiguous range.
     Places(usize),
-    /// Only a run knows.
+    /// Known only during a run.
     Unknown,
 }
 
 impl Cut {
-    /// What is known of the slice; `value` gives what is known of an input.
+    /// Returns the known facts of the slice; `value` returns the known value of an input.
     fn known(
         &self,
         rank: usize,
@@ -82,7 +84,7 @@ impl Cut {
             Bound::Stored(values) => Ok(Some(values.clone())),
             Bound::Input(at) => value(*at).map(Some).ok_or(()),
         });
-        let unknown = || format_err!("axes of a slice that only a run knows are not supported");
+        let unknown = || format_err!("computed axes of a slice are not supported");
         let axes = match axes.map_err(|()| unknown())? {
             Some(axes) => axes_of(&axes, rank)?,
             None => match starts.as_ref().or(ends.as_ref()) {
@@ -104,7 +106,7 @@ impl Cut {
         })
     }
 
-    /// The inputs that hold bounds.
+    /// Returns the positions of the inputs that hold bounds.
     fn inputs(&self) -> impl Iterator<Item = usize> {
         self.bounds.iter().filter_map(|bound| match bound {
             Bound::Input(at) => Some(*at),
@@ -113,18 +115,19 @@ impl Cut {
     }
 }
 
-/// The axes that a tensor names, of so many.
+/// Returns the axes that a tensor lists, for this rank.
 fn axes_of(axes: &Tensor, rank: usize) -> TractResult<Vec<usize>> {
     let count = i64::try_from(rank)?;
     let axes = integers(axes)?.into_iter().map(|axis| {
         let from_start = if axis < 0 { axis + count } else { axis };
         let at = usize::try_from(from_start).ok().filter(|at| *at < rank);
-        at.with_context(|| format!("there is no axis {axis} of {rank} to slice"))
+        at.with_context(|| format!("cannot slice axis {axis}: the rank is {rank}"))
     });
     axes.collect()
 }
 
-/// Integers of a small tensor, which sizes may stand for. The library makes sizes of integers through 32 bits.
+/// Returns the integers of a small tensor, possibly as symbolic sizes. The library converts
+/// integers to sizes through 32 bits.
 pub(super) fn dims(tensor: &Tensor) -> TractResult<Vec<TDim>> {
     if tensor.datum_type() == DatumType::TDim {
         return Ok(tensor.try_as_plain_ram()?.as_slice::<TDim>()?.to_vec());
@@ -138,13 +141,13 @@ pub(super) fn dims(tensor: &Tensor) -> TractResult<Vec<TDim>> {
         .collect())
 }
 
-/// Integers of a small tensor.
+/// Returns the integers of a small tensor.
 fn integers(tensor: &Tensor) -> TractResult<Vec<i64>> {
     let values = dims(tensor)?;
     values.iter().map(|it| Ok(it.to_i64()?)).collect()
 }
 
-/// Refuses bounds that do not fit each other.
+/// Rejects inconsistent bounds.
 fn check(axes: &[usize], counts: [usize; 3], steps: &[i64]) -> TractResult<()> {
     ensure!(
         counts.iter().all(|count| *count == axes.len()),
@@ -158,7 +161,7 @@ fn check(axes: &[usize], counts: [usize; 3], steps: &[i64]) -> TractResult<()> {
     Ok(())
 }
 
-/// The first place along an axis of this size, and how many places there are.
+/// Returns the first position along an axis of this size, and the number of positions.
 fn places(size: i64, start: i64, end: i64, step: i64) -> (i64, i64) {
     if size == 0 {
         return (0, 0);
@@ -183,7 +186,7 @@ fn places(size: i64, start: i64, end: i64, step: i64) -> (i64, i64) {
     (start, count)
 }
 
-/// What remains of an axis, as far as that is known before a run.
+/// Returns the result of slicing an axis, as far as it is known before a run.
 fn rest(size: &TDim, start: &TDim, end: &TDim, step: i64) -> TractResult<Rest> {
     if let (Ok(size), Ok(start), Ok(end)) = (size.to_i64(), start.to_i64(), end.to_i64()) {
         let (first, count) = places(size, start, end, step);
@@ -195,8 +198,8 @@ fn rest(size: &TDim, start: &TDim, end: &TDim, step: i64) -> TractResult<Rest> {
     if step != 1 {
         return Ok(Rest::Unknown);
     }
-    // A plan for all sizes takes bounds to be within their axis; a run for which they are not fails, and is planned
-    // for its own sizes.
+    // A plan for all sizes assumes bounds within their axis. A run with other bounds fails and gets
+    // a plan for its own sizes.
     let counted = |place: &TDim| {
         if is_from_end(place) {
             (place.clone() + size).reduce()
@@ -220,7 +223,8 @@ fn rest(size: &TDim, start: &TDim, end: &TDim, step: i64) -> TractResult<Rest> {
     Ok(Rest::Range(first, last))
 }
 
-/// Whether a place is counted from the end: a negative number, or an expression that is one for large sizes.
+/// Returns `true` if a position counts from the end: a negative number, or an expression that is
+/// negative for large sizes.
 fn is_from_end(place: &TDim) -> bool {
     if place.prove_positive_or_zero() {
         return false;
@@ -346,7 +350,7 @@ impl Expansion for Cut {
     }
 }
 
-/// Cuts one axis after the other; the last step has the node's own name.
+/// Slices one axis after the other; the last operator gets the node's own name.
 fn wire_ranges(
     prefix: &str,
     model: &mut TypedModel,
@@ -366,7 +370,7 @@ fn wire_ranges(
     Ok(tvec!(outlet))
 }
 
-/// A slice that is no range, or whose bounds are inputs.
+/// A slice that is not a contiguous range, or whose bounds are inputs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Places {
     axes: Vec<usize>,
@@ -421,7 +425,7 @@ impl TypedOp for Places {
     as_op!();
 }
 
-/// So many places from the first one on.
+/// Returns a slice of this many positions from the first one.
 fn slice_of(first: i64, count: i64, step: i64) -> TractResult<tract_ndarray::Slice> {
     let step = if count > 1 { step } else { 1 };
     let last = first + (count - 1).max(0) * step;

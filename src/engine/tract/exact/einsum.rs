@@ -1,5 +1,5 @@
-//! `Einsum`: the library sums over axes that two operands share, not over those of one alone, and
-//! reads equations of one operand as if nothing was to be summed.
+//! `Einsum`. The library sums only over axes that two operands share, and reads equations of one
+//! operand as if nothing were summed.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -20,7 +20,7 @@ pub(super) fn einsum(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
     Ok((expand(Einsum::parse(&equation)?), vec![]))
 }
 
-/// What stands for an ellipsis in an equation.
+/// The character that stands for an ellipsis in an equation.
 const ELLIPSIS: char = '.';
 
 #[derive(Debug, Clone)]
@@ -48,21 +48,21 @@ impl Einsum {
                 .chain([&output])
                 .flatten()
                 .all(|label| label.is_ascii_alphabetic() || *label == ELLIPSIS),
-            "the equation `{equation}` has other labels than letters"
+            "invalid equation `{equation}`: labels must be letters"
         );
         let known: Vec<char> = terms.iter().flatten().copied().collect();
         ensure!(
             output.iter().all(|label| known.contains(label)),
-            "the output of the equation `{equation}` has labels that no operand has"
+            "invalid equation `{equation}`: the output has a label that all operands lack"
         );
         Ok(Self { terms, output })
     }
 
-    /// The equation for operands of these ranks, each axis with a label of its own.
+    /// Returns the equation for operands of these ranks, with a label for each axis.
     fn resolved(&self, ranks: &[usize]) -> TractResult<Sums> {
         ensure!(
             ranks.len() == self.terms.len(),
-            "the equation is for {} operands, not {}",
+            "the equation needs {} operands, got {}",
             self.terms.len(),
             ranks.len()
         );
@@ -73,7 +73,7 @@ impl Einsum {
             let width = rank.checked_sub(letters);
             let width = width.filter(|width| has_ellipsis || *width == 0);
             widths.push(width.with_context(|| {
-                format!("an operand of rank {rank} for the term {term:?} of the equation")
+                format!("the term {term:?} of the equation does not fit an operand of rank {rank}")
             })?);
         }
         let widest = widths.iter().copied().max().unwrap_or(0);
@@ -87,7 +87,7 @@ impl Einsum {
     }
 }
 
-/// The labels of the output where an equation does not say them: those that stand once, sorted.
+/// Returns the output labels of an equation without an output: those that occur once, sorted.
 fn implicit(terms: &[Vec<char>]) -> Vec<char> {
     let all: Vec<char> = terms.iter().flatten().copied().collect();
     let mut once: Vec<char> = all
@@ -103,7 +103,7 @@ fn implicit(terms: &[Vec<char>]) -> Vec<char> {
     once
 }
 
-/// A term whose ellipsis is `width` axes, the last of the `widest`.
+/// Expands the ellipsis of a term to `width` axes, the last ones of the `widest`.
 fn spelled(term: &[char], widest: usize, width: usize) -> Vec<char> {
     let axes = ('\u{3b1}'..).take(widest).skip(widest - width);
     let mut labels = Vec::new();
@@ -187,7 +187,7 @@ impl Expansion for Einsum {
     }
 }
 
-/// Whether no label stands twice in a term and sizes are the same wherever a label stands.
+/// Returns `true` if no label occurs twice in a term, and all axes of a label have the same size.
 fn is_plain(sums: &Sums, shapes: &[TVec<TDim>]) -> bool {
     let mut sizes: Vec<(char, &TDim)> = Vec::new();
     for (term, shape) in sums.terms.iter().zip(shapes) {
@@ -238,7 +238,7 @@ impl Wiring<'_> {
         Ok(self.model.wire_node(name, op, inputs)?[0])
     }
 
-    /// Sums over the axes whose labels are not wanted.
+    /// Sums over the axes with unwanted labels.
     fn reduced(&mut self, mut part: Part, wanted: &dyn Fn(&char) -> bool) -> TractResult<Part> {
         let axes: TVec<usize> = (0..part.labels.len())
             .filter(|axis| !wanted(&part.labels[*axis]))
@@ -254,7 +254,7 @@ impl Wiring<'_> {
         Ok(part)
     }
 
-    /// The product of two, summed over what nobody wants.
+    /// Returns the product of two operands, summed over unwanted labels.
     fn pair(
         &mut self,
         left: Part,
@@ -273,7 +273,7 @@ impl Wiring<'_> {
         let more = right.labels.iter().copied();
         labels.extend(more.filter(|label| wanted(label) && !left.labels.contains(label)));
         if labels.is_empty() {
-            // Nothing is left but numbers: both have the same axes.
+            // Both operands have the same axes, so an elementwise product remains.
             let wire = self.alone(right, &left.labels)?;
             let wire = self.step(mul(), &[left.wire, wire])?;
             let part = Part {
@@ -294,12 +294,12 @@ impl Wiring<'_> {
         Ok(Part { wire, labels })
     }
 
-    /// One operand with these labels in this order.
+    /// Returns one operand with these labels in this order.
     fn alone(&mut self, part: Part, output: &[char]) -> TractResult<OutletId> {
         let mut part = self.reduced(part, &|label| output.contains(label))?;
         for (to, label) in output.iter().enumerate() {
             let from = part.labels.iter().position(|known| known == label);
-            let from = from.context("an output without its operand")?;
+            let from = from.context("the operand of an output is missing")?;
             if from != to {
                 part.wire = self.step(AxisOp::Move(from, to), &[part.wire])?;
                 let moved = part.labels.remove(from);

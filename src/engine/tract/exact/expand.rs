@@ -1,5 +1,6 @@
-//! Tensors repeated by `Expand`, `Tile` and `ConstantOfShape` before a product: the library lets the
-//! product repeat them, which it cannot where it sums over the repeated axis or takes rows from it.
+//! Tensors repeated by `Expand`, `Tile` and `ConstantOfShape` before a product. The library lets
+//! the product repeat them, which is wrong if the product sums over the repeated axis or takes rows
+//! from it.
 
 use tract_onnx::tract_core::broadcast::multi_broadcast;
 use tract_onnx::tract_core::internal::*;
@@ -7,11 +8,11 @@ use tract_onnx::tract_core::ops::array::{MultiBroadcastTo, Tile};
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
 use tract_onnx::tract_core::ops::einsum::EinSum;
 
-/// Puts an operator of ours in the place of each that repeats a tensor.
+/// Replaces each operator that repeats a tensor by one of this module.
 pub(super) fn prepare(model: &mut TypedModel) -> TractResult<()> {
     let mut replaced: Vec<(usize, Box<dyn TypedOp>)> = Vec::new();
     for node in model.nodes() {
-        // Attention looks for repeated heads itself, and rightly.
+        // Attention handles repeated heads itself, correctly.
         let mut successors = node.outputs.iter().flat_map(|output| &output.successors);
         if successors.any(|next| model.node(next.node).op.name().contains("dpa")) {
             continue;
@@ -102,7 +103,7 @@ impl TypedOp for Expanded {
         target.wire_node(&node.name, op, &[mapping[&node.inputs[0]]])
     }
 
-    /// Lets go of itself where what comes next repeats its operands rightly.
+    /// Removes itself if the next operator repeats its operands correctly.
     fn declutter(
         &self,
         model: &TypedModel,
@@ -144,8 +145,8 @@ impl TypedOp for Expanded {
 }
 
 impl Expanded {
-    /// Whether every axis repeated here is one that the product keeps and that another operand has in
-    /// its full size.
+    /// Returns `true` if the product keeps every axis that is repeated here, and another operand
+    /// has its full size.
     fn is_done_by(
         &self,
         product: &EinSum,
@@ -174,7 +175,7 @@ impl Expanded {
     }
 }
 
-/// A tensor repeated as a whole. As the library's own it would become an expansion of the library's.
+/// A tensor repeated as a whole. The library would convert its own `Tile` to an expansion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Tiled(Tile);
 

@@ -1,5 +1,5 @@
-//! Largest and smallest numbers: the library starts from the largest finite one, which is wrong for
-//! infinities and for nothing at all, and its comparisons drop NaN.
+//! Maximum and minimum. The library starts from the largest finite number, which is wrong for
+//! infinities and for empty tensors, and its comparisons drop NaN.
 
 use half::f16;
 use tract_linalg::multithread::par_chunks_mut;
@@ -14,7 +14,7 @@ use tract_onnx::tract_core::ops::nn::{Reduce, Reducer};
 
 use super::mended::{Mend, mended};
 
-/// What stands in the place of this operator of a plan, if anything does.
+/// Returns the replacement of this operator of a plan, if it needs one.
 pub(super) fn settled(operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
     let op = operator.as_op();
     let mend: Mend = if let Some(reduce) = op.downcast_ref::<Reduce>() {
@@ -40,7 +40,7 @@ pub(super) fn settled(operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
     Some(mended(operator, mend))
 }
 
-/// Keeps extremes out of products: fused into one, they drop a NaN that is not the product's.
+/// Keeps maximum and minimum out of products: fused into one, they drop a NaN of the other operand.
 pub(super) fn prepare(model: &mut TypedModel) -> TractResult<()> {
     let mut replaced = Vec::new();
     for node in model.nodes() {
@@ -68,7 +68,7 @@ pub(super) fn prepare(model: &mut TypedModel) -> TractResult<()> {
     Ok(())
 }
 
-/// Steps back from an extreme to a product that it may be fused into.
+/// Maximum number of nodes between a maximum or minimum and a product that it may be fused into.
 const MAX_STEPS: usize = 8;
 
 fn follows_product(model: &TypedModel, from: OutletId, steps: usize) -> bool {
@@ -85,7 +85,7 @@ fn follows_product(model: &TypedModel, from: OutletId, steps: usize) -> bool {
                 .any(|input| follows_product(model, *input, steps + 1))
 }
 
-/// What an operator of two tensors does to each pair.
+/// Returns the elementwise operation of an operator on two tensors.
 fn two(operator: &dyn TypedOp) -> Option<&dyn BinMiniOp> {
     let op = operator.as_op();
     let any = op.downcast_ref::<TypedBinOp>().map(|op| op.0.as_ref());
@@ -100,7 +100,7 @@ fn two(operator: &dyn TypedOp) -> Option<&dyn BinMiniOp> {
     any.or_else(scalar).or_else(unicast)
 }
 
-/// Whether the larger of two is taken, if any is.
+/// Returns `true` for a maximum, `false` for a minimum.
 fn is_extreme(op: &dyn BinMiniOp) -> Option<bool> {
     match op.name() {
         "Max" => Some(true),
@@ -128,13 +128,14 @@ fn of_two(
         return inner.eval(context, inputs);
     }
     let [left, right] = &*inputs else {
-        bail!("an extreme of two has two operands");
+        bail!("a maximum or minimum needs two operands");
     };
     let result = in_double(left, right, |left, right| extreme(left, right, larger))?;
     Ok(tvec!(result.into_tvalue()))
 }
 
-/// A function of each pair of elements, broadcast and in double precision; of the first one's dtype.
+/// Applies a function to each pair of elements, broadcast and in float64. The result has the dtype
+/// of `left`.
 pub(super) fn in_double(
     left: &Tensor,
     right: &Tensor,
@@ -160,7 +161,7 @@ pub(super) fn in_double(
     Ok(result.cast_to_dt(dtype)?.into_owned())
 }
 
-/// The number, if it is one number of single precision.
+/// Returns the number of a float32 tensor with one element.
 fn single(tensor: &Tensor) -> Option<f32> {
     let is_one = tensor.len() == 1 && tensor.datum_type() == DatumType::F32;
     let value = is_one.then(|| tensor.cast_to_scalar::<f32>().ok())??;
@@ -171,8 +172,8 @@ fn single_precision(tensor: &Tensor) -> bool {
     tensor.datum_type() == DatumType::F32 && tensor.is_plain_ram()
 }
 
-/// The larger of each element and a number, or the smaller, one after another in one pass. Comparisons with
-/// NaN are false, so it stays.
+/// Clamps each element by several numbers in one pass; `true` takes the larger one. Comparisons
+/// with NaN are false, so NaN stays.
 fn bounded(of: TValue, bounds: &[(bool, f32)]) -> TractResult<TVec<TValue>> {
     let mut tensor = of.into_tensor();
     let mut plain = tensor.try_as_plain_ram_mut()?;
@@ -197,15 +198,15 @@ fn bounded(of: TValue, bounds: &[(bool, f32)]) -> TractResult<TVec<TValue>> {
     Ok(tvec!(tensor.into_tvalue()))
 }
 
-/// A chain's arithmetic and its extremes by turns: a NaN that arithmetic makes, or another operand has, stays in what
-/// follows.
+/// Runs a chain's arithmetic and its maxima and minima in turns. A NaN that arithmetic computes, or
+/// that an operand contains, stays in the following results.
 fn of_chain(
     inner: &dyn TypedOp,
     context: &EvalContext,
     mut inputs: TVec<TValue>,
 ) -> TractResult<TVec<TValue>> {
     let chain = inner.as_op().downcast_ref::<OptBinChain>();
-    let chain = chain.context("only chains are taken apart here")?;
+    let chain = chain.context("expected a chain of operators")?;
     let mut value = inputs.remove(0);
     let mut operands = inputs.into_iter();
     let alike = |one: &OptBinChainStep, next: &OptBinChainStep| {
@@ -216,7 +217,7 @@ fn of_chain(
         let operands: TVec<TValue> = operands.by_ref().take(steps.len()).collect();
         ensure!(
             operands.len() == steps.len(),
-            "each step of a chain has an operand"
+            "every step of a chain needs an operand"
         );
         value = if is_extreme(steps[0].binop.as_ref()).is_some() {
             of_extremes(steps, context, value, &operands)?
@@ -229,7 +230,7 @@ fn of_chain(
     Ok(tvec!(value))
 }
 
-/// Extremes of a tensor and one operand after another.
+/// Applies the maxima and minima of a chain to a tensor, operand by operand.
 fn of_extremes(
     steps: &[OptBinChainStep],
     context: &EvalContext,
@@ -245,14 +246,14 @@ fn of_extremes(
         return Ok(bounded(value, &bounds)?.remove(0));
     }
     pairs.into_iter().try_fold(value, |value, (step, operand)| {
-        let larger = is_extreme(step.binop.as_ref()).context("no extreme")?;
+        let larger = is_extreme(step.binop.as_ref()).context("expected a maximum or minimum")?;
         let step = TypedBinOp(step.binop.clone(), None);
         let inputs = tvec!(value, operand.clone());
         Ok(of_two(&step, context, inputs, larger)?.remove(0))
     })
 }
 
-/// The sum of nothing is zero; the library divides by how much it is.
+/// Returns zeros for the sum of an empty tensor. The library divides by the number of elements.
 fn of_nothing(
     inner: &dyn TypedOp,
     context: &EvalContext,
@@ -262,7 +263,7 @@ fn of_nothing(
         return inner.eval(context, inputs);
     }
     let reduce = inner.as_op().downcast_ref::<Reduce>();
-    let reduce = reduce.context("only reductions are mended here")?;
+    let reduce = reduce.context("expected a reduction")?;
     let mut shape: TVec<usize> = inputs[0].shape().into();
     for axis in &reduce.axes {
         shape[*axis] = 1;
@@ -282,7 +283,7 @@ fn of_axes(
         return inner.eval(context, inputs);
     }
     let reduce = inner.as_op().downcast_ref::<Reduce>();
-    let reduce = reduce.context("only reductions are mended here")?;
+    let reduce = reduce.context("expected a reduction")?;
     let larger = matches!(reduce.reducer, Reducer::Max);
     let start = if larger {
         f64::NEG_INFINITY
@@ -327,10 +328,10 @@ fn extreme(left: f64, right: f64, larger: bool) -> f64 {
     }
 }
 
-/// Elements looked at before the next ones: nothing is gained by more.
+/// Number of elements that are tested together; larger chunks are not faster.
 const CHUNK: usize = 4096;
 
-/// Whether a tensor has a NaN in it.
+/// Returns `true` if a tensor contains NaN.
 fn has_nan(tensor: &Tensor) -> bool {
     !each(tensor, f32::is_nan, f64::is_nan, f16::is_nan)
 }
@@ -344,7 +345,7 @@ fn all_finite(tensor: &Tensor) -> bool {
     )
 }
 
-/// Whether no element is what it should not be; tensors of other dtypes have none such.
+/// Returns `true` if a predicate is false for every element, and for tensors of other dtypes.
 fn each(
     tensor: &Tensor,
     single: impl Fn(f32) -> bool + Copy,

@@ -1,5 +1,6 @@
-//! What is known before a plan runs. The library computes such tensors while it builds a graph, by
-//! operators that nobody has mended: here they are computed by a plan of their own, as all others are.
+//! Constant folding with the corrected operators. The library computes known tensors while it
+//! builds a graph, with its own operators. This module computes them by a separate plan, with all
+//! corrections.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -15,7 +16,7 @@ use super::settled;
 
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
-/// Operators that are mended, or looked at, when a plan runs.
+/// Operators that are corrected or checked when a plan runs.
 pub(super) const LOOKED_AT: [&str; 24] = [
     "Acosh",
     "Asinh",
@@ -42,14 +43,14 @@ pub(super) const LOOKED_AT: [&str; 24] = [
     "Swish",
     "Tanh",
 ];
-/// Operators whose integers are looked at too.
+/// Operators whose integer inputs are checked, too.
 const WHOLE: [&str; 1] = ["BitShift"];
-/// Operators all of whose inputs are data; of the others only the first is.
+/// Operators whose inputs are all data. For the others only the first one is.
 const OF_MANY: [&str; 4] = ["Div", "Max", "Mean", "Min"];
-/// Most bytes that are computed early: the library's own bound.
+/// Maximum size of a tensor that is computed early, in bytes: the library's own limit.
 const MAX_BYTES: usize = 4 << 20;
 
-/// Builders of operators by their names, ours in the place of the library's.
+/// Builders of operators by name, with the replacements of this module.
 pub(super) static BUILDERS: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
     let mut library = tract_onnx::onnx();
     super::register_mended(&mut library);
@@ -59,7 +60,7 @@ pub(super) static BUILDERS: LazyLock<OnnxOpRegister> = LazyLock::new(|| {
 /// Builds an operator of [`LOOKED_AT`].
 pub(super) fn build(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let builder = BUILDERS.0.get(&node.op_type);
-    let builder = builder.with_context(|| format!("no builder of {}", node.op_type))?;
+    let builder = builder.with_context(|| format!("the builder of {} is missing", node.op_type))?;
     let (inner, captured) = builder(context, node)?;
     let name = node.op_type.as_str();
     let folded = Folded {
@@ -70,8 +71,8 @@ pub(super) fn build(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
     Ok((Box::new(folded), captured))
 }
 
-/// Puts what is mended in the place of operators whose inputs are all known, and were too large to be
-/// computed while the graph was built.
+/// Replaces operators whose inputs are all known, but were too large to be computed while the graph
+/// was built, by corrected ones.
 pub(super) fn prepare(model: &mut TypedModel) -> TractResult<()> {
     let mut known = vec![false; model.nodes().len()];
     for id in model.eval_order()? {
@@ -86,7 +87,7 @@ pub(super) fn prepare(model: &mut TypedModel) -> TractResult<()> {
     Ok(())
 }
 
-/// An operator of the library that is computed here where all its inputs are known.
+/// An operator of the library that this module computes if all its inputs are known.
 #[derive(Debug, Clone)]
 struct Folded {
     inner: Box<dyn InferenceOp>,
@@ -103,7 +104,7 @@ impl PartialEq for Folded {
 impl Eq for Folded {}
 
 impl Folded {
-    /// Whether these are to be computed here: not what is a size to the library.
+    /// Returns `true` if this module computes these inputs. The library treats the others as sizes.
     fn takes(&self, inputs: &[TValue]) -> bool {
         let is_data = |input: &TValue| {
             let dtype = input.datum_type();
@@ -119,7 +120,7 @@ impl Folded {
             && inputs.iter().all(|input| input.is_plain_ram())
     }
 
-    /// The answer to known inputs, from a plan that does not know them.
+    /// Computes the result of known inputs by a plan that treats them as unknown.
     fn answer(&self, inputs: &[TValue]) -> TractResult<TVec<TValue>> {
         let mut graph = InferenceModel::default();
         let mut values = TVec::new();

@@ -1,5 +1,5 @@
-//! `MatMul`, `MatMulInteger` and `Gemm`: of vectors, of dtypes that the library panics at, with factors that it takes for
-//! float32 whatever the matrices are.
+//! `MatMul`, `MatMulInteger` and `Gemm` of vectors, of dtypes at which the library panics, and with
+//! factors that the library treats as float32 for all dtypes.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -16,7 +16,7 @@ use crate::engine::tract::library::usual_expansion;
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
 /// Builds `MatMul`.
-#[expect(clippy::unnecessary_wraps, reason = "what a builder is")]
+#[expect(clippy::unnecessary_wraps, reason = "builders have this signature")]
 pub(super) fn matmul(_: &ParsingContext<'_>, _: &NodeProto) -> Built {
     Ok((expand(MatMul(MatMulInference::default())), vec![]))
 }
@@ -27,7 +27,8 @@ pub(super) fn matmul_integer(context: &ParsingContext<'_>, node: &NodeProto) -> 
     Ok((expand(MatMulInteger(usual)), vec![]))
 }
 
-/// The library's, which takes a vector for a matrix of one row and leaves that row in the product.
+/// The library's operator. It treats a vector as a matrix of one row and keeps that row in the
+/// product.
 #[derive(Debug, Clone)]
 struct MatMulInteger(Box<dyn Expansion>);
 
@@ -83,12 +84,12 @@ impl Expansion for MatMulInteger {
     }
 }
 
-/// Whether the library has kernels for products of this dtype.
+/// Returns `true` if the library has kernels for products of this dtype.
 fn has_kernels(dtype: DatumType) -> bool {
     dtype.is_float() || dtype == DatumType::I32
 }
 
-/// The product of two, by the library or by us.
+/// Adds a product of two tensors, by the library's operator or by one of this module.
 fn wire_product(
     axes: AxesMapping,
     shape: TVec<TDim>,
@@ -152,7 +153,7 @@ impl Expansion for MatMul {
     }
 }
 
-/// The equation of a product of tensors of these ranks.
+/// Returns the equation of a product of tensors of these ranks.
 fn numpy(left: usize, right: usize) -> Sums {
     let outer = left.max(right).saturating_sub(2);
     let batch: Vec<char> = ('a'..).take(outer).collect();
@@ -194,8 +195,8 @@ struct Gemm {
 }
 
 impl Gemm {
-    /// A factor as a tensor of this dtype and two axes, unless it is one.
-    #[expect(clippy::float_cmp, reason = "it is exactly what the model says")]
+    /// Returns a factor as a tensor of this dtype with two axes; `None` for the factor 1.
+    #[expect(clippy::float_cmp, reason = "the model's exact value")]
     fn factor(value: f32, dtype: DatumType) -> TractResult<Option<Tensor>> {
         if value == 1.0 {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Masks of `Attention` that say true and false: the library adds them as 1 and 0.
+//! Boolean masks of `Attention`: the library adds them as 1 and 0.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -9,13 +9,14 @@ use crate::engine::tract::graph::integer;
 use crate::engine::tract::kernel::Kernel;
 use crate::engine::tract::watch::WRONG;
 
-/// The operator that `repair` puts before an attention's mask.
+/// The operator that `repair` inserts before the mask of an attention.
 pub(in crate::engine::tract) const ADDITIVE_MASK: &str = "pkgtool.AdditiveMask";
 
-/// Builds [`ADDITIVE_MASK`], of a mask and the queries, whose dtype is the result's.
+/// Builds [`ADDITIVE_MASK`], whose inputs are a mask and the queries. The result has the dtype of
+/// the queries.
 #[expect(
     clippy::unnecessary_wraps,
-    reason = "it is registered among builders that may fail"
+    reason = "builders have this signature"
 )]
 pub(super) fn additive(
     _: &ParsingContext<'_>,
@@ -71,7 +72,7 @@ impl Expansion for AdditiveMask {
         }
         ensure!(
             !self.is_causal,
-            "a mask of booleans beside `is_causal` is not supported"
+            "a boolean mask together with `is_causal` is not supported"
         );
         let dtype = model.outlet_fact(inputs[1])?.datum_type;
         let kernel = Kernel::new(
@@ -81,9 +82,9 @@ impl Expansion for AdditiveMask {
                 let flags = inputs[0].try_as_plain_ram()?;
                 let flags = flags.as_slice::<bool>()?;
                 let row = inputs[0].shape().last().copied().unwrap_or(1).max(1);
-                // The standard gives zeros there, the library no numbers.
+                // The standard returns zeros there, the library NaN.
                 if flags.chunks(row).any(|row| !row.contains(&true)) {
-                    bail!("attention of a row that is masked throughout {WRONG}");
+                    bail!("attention of a fully masked row {WRONG}");
                 }
                 let values: Vec<f32> = flags
                     .iter()

@@ -1,5 +1,5 @@
-//! Means, and norms and other sums along axes: of nothing the library divides by nothing, of wide whole
-//! numbers it has no squares, and float16 overflows in a sum whose mean would not.
+//! Means, norms and other sums along axes. The library divides by zero for empty tensors, has no
+//! squares of wide integers, and overflows in float16 sums whose mean would not.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -11,7 +11,7 @@ use crate::engine::tract::kernel::Kernel;
 
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
-/// What is made of the numbers along axes.
+/// The function of the numbers along axes.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Along {
     /// The sum of absolute values.
@@ -27,7 +27,7 @@ pub(super) enum Along {
 }
 
 impl Along {
-    /// Wires it, with the axes kept as one place each.
+    /// Adds it to a graph; the reduced axes keep size 1.
     pub(super) fn wire(
         self,
         axes: TVec<usize>,
@@ -64,22 +64,22 @@ impl Along {
         Ok(model.wire_node(prefix, kernel, &[input])?[0])
     }
 
-    /// The library has code for this, but for nothing at all.
+    /// Computes empty tensors; the library computes the others.
     fn real(self, axes: &[usize], input: &Tensor) -> TractResult<Tensor> {
         let shape = kept(axes, input.shape());
         let nothing = match self {
             Self::Logarithm => f64::NEG_INFINITY,
-            // As ONNX Runtime has it; the standard leaves it open.
+            // The same as ONNX Runtime; the standard leaves it open.
             Self::Mean | Self::Absolute | Self::Root | Self::Squares => 0.0,
         };
-        ensure!(input.len() == 0, "numbers where there are none");
+        ensure!(input.len() == 0, "expected an empty tensor");
         Ok(tract_ndarray::ArrayD::from_elem(&*shape, nothing).into_tensor())
     }
 
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
-        reason = "a root and a logarithm of whole numbers are cut off"
+        reason = "a root and a logarithm of integers are truncated"
     )]
     fn whole(self, axes: &[usize], input: &Tensor) -> TractResult<Tensor> {
         let values = input.cast_to::<i64>()?;
@@ -120,7 +120,7 @@ fn kept(axes: &[usize], shape: &[usize]) -> TVec<usize> {
 }
 
 /// Builds `Mean`.
-#[expect(clippy::unnecessary_wraps, reason = "what a builder is")]
+#[expect(clippy::unnecessary_wraps, reason = "builders have this signature")]
 pub(super) fn mean(_: &ParsingContext<'_>, _: &NodeProto) -> Built {
     Ok((expand(Mean), vec![]))
 }

@@ -1,24 +1,24 @@
-//! An operator of the library whose answer, or whose inputs, are looked at when it runs.
+//! [`Mended`]: wraps an operator of the library and corrects its inputs or its answer when it runs.
 
 use std::fmt;
 
 use tract_onnx::tract_core::internal::*;
 
-/// Runs an operator and mends what it would do wrongly.
+/// Runs an operator and corrects its result.
 pub(super) type Mend = fn(&dyn TypedOp, &EvalContext, TVec<TValue>) -> TractResult<TVec<TValue>>;
 
-/// The same with what it was made with.
+/// A [`Mend`] that may capture values.
 type MendWith =
     dyn Fn(&dyn TypedOp, &EvalContext, TVec<TValue>) -> TractResult<TVec<TValue>> + Send + Sync;
 
-/// An operator in a plan, with what mends it.
+/// An operator in a plan, with its correction.
 #[derive(Clone)]
 pub(super) struct Mended {
     inner: Box<dyn TypedOp>,
     mend: Arc<MendWith>,
 }
 
-/// `operator` with its mend, to stand in its place.
+/// Wraps `operator` with its correction, as its replacement.
 pub(super) fn mended(
     operator: &dyn TypedOp,
     mend: impl Fn(&dyn TypedOp, &EvalContext, TVec<TValue>) -> TractResult<TVec<TValue>>

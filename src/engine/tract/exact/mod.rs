@@ -1,8 +1,11 @@
-//! Operators that the library computes wrongly, computed rightly.
+//! Correct implementations of operators that the tract library computes wrongly.
 //!
-//! Three places to do so, the earliest that can see what is wrong: builders of ONNX operators
-//! ([`register`]), the graph before the library optimises it ([`prepare`]), the plan before it runs
-//! ([`settle`]). What is known while a graph is built goes through all three ([`folded`]). Invariant: what is not wrong for the values at hand costs no more than a look at them.
+//! They are installed at three points, each at the earliest one where the defect is visible:
+//! builders of ONNX operators ([`register`]), the graph before the library optimises it
+//! ([`prepare`]), and the plan before it runs ([`settle`]). Tensors that are known while a graph is
+//! built go through all three ([`folded`]).
+//!
+//! Invariant: values that the library computes correctly cost only a check.
 
 mod cast;
 mod compress;
@@ -38,14 +41,14 @@ use tract_onnx::tract_core::internal::{TractResult, TypedModel, TypedOp};
 
 use super::runner::{Mending, Runner, Unplanned};
 
-/// What is known here of optimised graphs.
+/// The corrections for optimised graphs.
 pub(super) const MENDING: Mending = Mending {
     functions: pointwise::function_of,
     hold: slice::hold_steps,
     settle,
 };
 
-/// Puts builders of ours in place of the library's.
+/// Replaces builders of the library by those of this module.
 pub(super) fn register(library: &mut Onnx) {
     register_mended(library);
     for name in folded::LOOKED_AT {
@@ -95,7 +98,7 @@ fn register_mended(library: &mut Onnx) {
     operators.insert("Celu", pointwise::celu);
 }
 
-/// The graph that `build` gives, mended, as what runs it.
+/// Plans the graph that `build` returns, with all corrections.
 pub(super) fn runner(
     executor: &Executor,
     optimise: bool,
@@ -104,7 +107,7 @@ pub(super) fn runner(
     Runner::new(executor, optimise, || prepare(build()?), MENDING)
 }
 
-/// Looks at a graph before it is optimised; an error says what cannot be planned rightly.
+/// Corrects a graph before it is optimised. An error names a part that cannot be planned correctly.
 fn prepare(mut model: TypedModel) -> TractResult<TypedModel> {
     expand::prepare(&mut model)?;
     product::prepare(&mut model);
@@ -116,13 +119,14 @@ fn prepare(mut model: TypedModel) -> TractResult<TypedModel> {
     Ok(model)
 }
 
-/// A graph in which repeated tensors stay repeated, whatever the library would do with them.
+/// Returns a graph in which repeated tensors stay repeated, whatever the library's optimiser does
+/// with them.
 pub(super) fn repeated(mut model: TypedModel) -> TractResult<TypedModel> {
     expand::prepare(&mut model)?;
     Ok(model)
 }
 
-/// Looks at an optimised graph: its operators do not change any more.
+/// Corrects an optimised graph, whose operators do not change any more.
 fn settle(model: &mut TypedModel) {
     for node in &mut model.nodes {
         let replaced = settled(&node.name, node.op.as_ref());
@@ -132,7 +136,7 @@ fn settle(model: &mut TypedModel) {
     }
 }
 
-/// What stands in the place of this operator, of the node of this name, if anything does.
+/// Returns the replacement of this operator of the node of this name, if it needs one.
 fn settled(name: &str, operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
     pointwise::settled(operator)
         .or_else(|| extreme::settled(operator))

@@ -1,4 +1,5 @@
-//! `Mod` with broadcasting on either side: the library's code loses the first operand's.
+//! `Mod` with broadcasting of either operand: the library's code drops the broadcasting of the
+//! first one.
 
 use half::f16;
 use tract_onnx::model::ParsingContext;
@@ -21,7 +22,8 @@ pub(super) fn modulo(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
 
 #[derive(Debug, Clone)]
 struct Modulo {
-    /// Whether the sign is the dividend's, as C's `fmod` has it, not the divisor's.
+    /// Is `true` if the result has the sign of the dividend, like C's `fmod`, and `false` for that
+    /// of the divisor.
     truncates: bool,
 }
 
@@ -38,7 +40,7 @@ impl Expansion for Modulo {
     ) -> InferenceResult {
         rules(solver, inputs, outputs, |left, right| {
             left.common_super_type(right)
-                .with_context(|| format!("no dtype for both {left:?} and {right:?}"))
+                .with_context(|| format!("{left:?} and {right:?} have no common dtype"))
         })
     }
 
@@ -52,7 +54,7 @@ impl Expansion for Modulo {
             .iter()
             .map(|input| Ok(model.outlet_fact(*input)?.datum_type));
         let types = types.collect::<TractResult<Vec<_>>>()?;
-        let dtype = DatumType::super_type_for(&types).context("no dtype for both")?;
+        let dtype = DatumType::super_type_for(&types).context("the operands have no common dtype")?;
         let wires = wire_rank_broadcast(prefix, model, inputs)?;
         let wires = wire_cast(prefix, model, &wires, dtype)?;
         if dtype == TDim::datum_type() {
@@ -65,7 +67,7 @@ impl Expansion for Modulo {
         let truncates = self.truncates;
         let kernel = Kernel::new("Mod", tvec!(dtype.fact(shape)), move |inputs| {
             let [left, right] = inputs else {
-                bail!("Mod takes two tensors");
+                bail!("Mod needs two tensors");
             };
             Ok(tvec!(remainder(left, right, truncates)?))
         });
@@ -73,11 +75,11 @@ impl Expansion for Modulo {
     }
 }
 
-/// What a number type needs for a remainder.
+/// The operations of a number type for a remainder.
 trait Remainder: Datum + Copy {
-    /// The remainder with the dividend's sign; `None` where there is none.
+    /// Returns the remainder with the dividend's sign; `None` for a division by zero.
     fn truncated(self, other: Self) -> Option<Self>;
-    /// The remainder with the divisor's sign.
+    /// Returns the remainder with the divisor's sign.
     fn floored(self, other: Self) -> Option<Self>;
 }
 

@@ -1,5 +1,5 @@
-//! Whole numbers: powers of one dtype by another, and reductions of unsigned numbers of 32 and 64 bits,
-//! which the library does not take for numbers.
+//! Integer operators: powers of one dtype by another, and reductions of unsigned 32-bit and 64-bit
+//! integers, which the library does not treat as numbers.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -14,7 +14,7 @@ use crate::engine::tract::kernel::Kernel;
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
 /// Builds `Pow`, whose result has the dtype of its base.
-#[expect(clippy::unnecessary_wraps, reason = "what a builder is")]
+#[expect(clippy::unnecessary_wraps, reason = "builders have this signature")]
 pub(super) fn pow(_: &ParsingContext<'_>, _: &NodeProto) -> Built {
     Ok((expand(Pow), vec![]))
 }
@@ -80,7 +80,7 @@ impl Expansion for Pow {
     }
 }
 
-/// Replaces reductions of numbers that the library has no code for.
+/// Replaces reductions of dtypes that the library does not support.
 pub(super) fn prepare(model: &mut TypedModel) -> TractResult<()> {
     let mut replaced = Vec::new();
     for node in model.nodes() {
@@ -118,7 +118,7 @@ fn reduced(reduce: &Reduce, input: &Tensor) -> TractResult<Tensor> {
             }
         })
         .collect();
-    // What was found so far, and for places of extremes where.
+    // The results so far. For the position of an extreme, each has its value and its position.
     let mut found = tract_ndarray::ArrayD::from_elem(&*shape, None::<(u64, u64)>);
     for (mut at, value) in view.indexed_iter().map(|(at, value)| (at, *value)) {
         let mut place = 0;
@@ -165,9 +165,9 @@ fn reduced(reduce: &Reduce, input: &Tensor) -> TractResult<Tensor> {
             None => nothing,
         })
         .collect();
-    // Sums of 32 bits go round as such.
+    // 32-bit sums wrap around at 32 bits.
     if input.datum_type() == DatumType::U32 && !is_place {
-        #[expect(clippy::cast_possible_truncation, reason = "what going round is")]
+        #[expect(clippy::cast_possible_truncation, reason = "sums wrap around")]
         let results: Vec<u32> = results.into_iter().map(|value| value as u32).collect();
         return Tensor::from_shape(&shape, &results);
     }

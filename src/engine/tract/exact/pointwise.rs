@@ -1,6 +1,8 @@
-//! Functions of one number. The library's fast kernels for the logistic function and what is made of it
-//! have a floor of 4.5e-7, those for the error function do not come to an end at 1, and NaN is lost in
-//! them: what is out of the range in which they are good is computed again.
+//! Elementwise functions, corrected where the library's fast kernels are inaccurate.
+//!
+//! The kernels of the logistic function and its derivatives never fall below 4.5e-7. Those of the
+//! error function do not reach 1. All of them lose NaN. This module recomputes the elements outside
+//! the range in which a kernel is accurate.
 
 use half::f16;
 use tract_linalg::multithread::par_chunks_mut;
@@ -17,20 +19,20 @@ use crate::kernels::float::InPlace;
 
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
-/// Elements that are looked at together: they stay in the nearest cache.
+/// Number of elements that are processed together: they stay in the nearest cache.
 const CHUNK: usize = 1024;
-/// Below this the fast logistic function is off by more than a thousandth of its value.
+/// Below this the fast logistic function has a relative error above a thousandth.
 const LOW: f32 = -8.0;
-/// Below this the fast error function is off by more than a thousandth of its value.
+/// Below this the fast error function has a relative error above a thousandth.
 const TINY: f32 = 1.0 / 128.0;
-/// Below this the fast approximation of the Gaussian unit loses what is left.
+/// Below this the fast approximation of the Gaussian unit loses the remaining digits.
 const NEAR: f32 = -2.0;
-/// Beyond this a square, or a sixth more, may overflow.
+/// Beyond this a square, or a number a sixth larger, may overflow.
 const LARGE: f32 = 1e9;
-/// From here on the error function is 1 in single precision.
+/// From here on the error function is 1 in float32.
 const SATURATED: f32 = 4.0;
 
-/// What stands in the place of this operator of a plan, if anything does.
+/// Returns the replacement of this operator of a plan, if it needs one.
 pub(super) fn settled(operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
     let element_wise = operator.as_op().downcast_ref::<ElementWiseOp>()?;
     let name = element_wise.0.name();
@@ -49,8 +51,8 @@ pub(super) fn settled(operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
     }))
 }
 
-/// What computes a function of this name in place, [`CHUNK`] numbers of float32 at most, as a plan does. A reciprocal
-/// is looked at by itself ([`super::product`]).
+/// Returns the in-place implementation of a function by its name, for at most [`CHUNK`] float32
+/// numbers. It computes the same as a plan. [`super::product`] handles reciprocals.
 pub(super) fn function_of(name: &str) -> Option<InPlace> {
     known(name).or(match name {
         "Neg" => Some(|values| each(values, |value| -value)),
@@ -62,7 +64,8 @@ pub(super) fn function_of(name: &str) -> Option<InPlace> {
     })
 }
 
-/// The functions of float32 that the library's kernels are not good at everywhere.
+/// Returns the correction of a float32 function whose library kernel is inaccurate for some
+/// numbers.
 fn known(name: &str) -> Option<InPlace> {
     Some(match name {
         "Sigmoid" => sigmoid,
@@ -76,7 +79,7 @@ fn known(name: &str) -> Option<InPlace> {
     })
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "as of the others")]
+#[expect(clippy::unnecessary_wraps, reason = "all such functions have this signature")]
 fn each(values: &mut [f32], function: impl Fn(f32) -> f32) -> Result<(), String> {
     for value in values {
         *value = function(*value);
@@ -84,7 +87,7 @@ fn each(values: &mut [f32], function: impl Fn(f32) -> f32) -> Result<(), String>
     Ok(())
 }
 
-/// Applies a function to a tensor of floats chunk by chunk; other tensors are the library's matter.
+/// Applies a function to a tensor of floats chunk by chunk. The library handles other tensors.
 fn each_chunk(
     inner: &dyn TypedOp,
     context: &EvalContext,
@@ -122,7 +125,7 @@ fn each_chunk(
     Ok(tvec!(tensor.into_tvalue()))
 }
 
-/// Applies a function of ours to numbers in double precision, where the library's overflows.
+/// Applies a function to float64 numbers for which the library's overflows.
 fn each_double(
     inner: &dyn TypedOp,
     context: &EvalContext,
@@ -141,8 +144,8 @@ fn each_double(
     Ok(tvec!(tensor.into_tvalue()))
 }
 
-/// Runs `fast`, then computes again what lies where `is_good` does not hold, which is asked of every
-/// element: conditions without branches are tried on several at once.
+/// Runs `fast`, then recomputes the elements for which `is_good` is false. `is_good` runs for every
+/// element; without branches it is vectorised.
 fn patched(
     values: &mut [f32],
     fast: Func,
@@ -151,7 +154,7 @@ fn patched(
 ) -> Result<(), String> {
     let told = |error: TractError| format!("{error:#}");
     let fast = fast.ew_f32().map_err(told)?;
-    // No early end: the whole chunk in a few instructions.
+    // No early exit, so that the whole chunk takes a few instructions.
     if values.iter().fold(true, |all, value| all & is_good(*value)) {
         return fast.run(values).map_err(told);
     }
@@ -167,8 +170,8 @@ fn patched(
     Ok(())
 }
 
-/// Without a branch.
-#[expect(clippy::needless_bitwise_bool, reason = "`&&` has one")]
+/// Compares without a branch.
+#[expect(clippy::needless_bitwise_bool, reason = "`&&` would branch")]
 fn within(value: f32, least: f32, most: f32) -> bool {
     (value >= least) & (value <= most)
 }
@@ -208,7 +211,7 @@ fn hard_swish(values: &mut [f32]) -> Result<(), String> {
     )
 }
 
-/// From here on one more or less is not seen, and twice as much may overflow.
+/// From here on adding 1 has no effect, and doubling may overflow.
 const FAR: f64 = 1e100;
 
 fn asinh_of_double(value: f64) -> f64 {
@@ -227,20 +230,20 @@ fn acosh_of_double(value: f64) -> f64 {
     }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "as of the others")]
+#[expect(clippy::unnecessary_wraps, reason = "all such functions have this signature")]
 fn asinh(values: &mut [f32]) -> Result<(), String> {
     in_double(values, asinh_of_double);
     Ok(())
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "as of the others")]
+#[expect(clippy::unnecessary_wraps, reason = "all such functions have this signature")]
 fn acosh(values: &mut [f32]) -> Result<(), String> {
     in_double(values, acosh_of_double);
     Ok(())
 }
 
-/// What overflows on the way in single precision does not in double.
-#[expect(clippy::cast_possible_truncation, reason = "it is of that precision")]
+/// Computes in float64, because intermediate float32 results would overflow.
+#[expect(clippy::cast_possible_truncation, reason = "the result is float32")]
 fn in_double(values: &mut [f32], function: fn(f64) -> f64) {
     for value in values {
         *value = function(f64::from(*value)) as f32;
@@ -254,7 +257,7 @@ fn erf(values: &mut [f32]) -> Result<(), String> {
         |value| within(value.abs(), TINY, SATURATED),
         |value| {
             if value.abs() < TINY {
-                // The next term is less than a unit in the last place.
+                // The next term is below one unit in the last place.
                 let square = value * value;
                 let series = 1.0 - square * (1.0 / 3.0 - square / 10.0);
                 value * std::f32::consts::FRAC_2_SQRT_PI * series
@@ -267,7 +270,7 @@ fn erf(values: &mut [f32]) -> Result<(), String> {
     )
 }
 
-/// The error function to be added to one: small numbers need not be right by themselves.
+/// The error function as a summand of 1: small results need no relative accuracy.
 fn erf_beside_one(values: &mut [f32]) -> Result<(), String> {
     patched(
         values,
@@ -296,7 +299,7 @@ fn gelu(values: &mut [f32]) -> Result<(), String> {
     Ok(())
 }
 
-/// The approximation of [`gelu`] by a hyperbolic tangent; where that comes near -1 little is left of it.
+/// The approximation of [`gelu`] by a hyperbolic tangent. Near -1 the tangent loses most digits.
 fn gelu_by_tanh(values: &mut [f32]) -> Result<(), String> {
     patched(
         values,
@@ -308,7 +311,7 @@ fn gelu_by_tanh(values: &mut [f32]) -> Result<(), String> {
             }
             let root = std::f32::consts::FRAC_2_SQRT_PI * std::f32::consts::FRAC_1_SQRT_2;
             let inner = root * (value + 0.044_715 * value * value * value);
-            // An infinity times nothing is nothing here.
+            // Infinity times zero counts as zero here.
             if inner == f32::NEG_INFINITY {
                 return -0.0;
             }
@@ -317,7 +320,7 @@ fn gelu_by_tanh(values: &mut [f32]) -> Result<(), String> {
     )
 }
 
-/// Builds `Shrink`, whose bias the library rounds to the input's dtype.
+/// Builds `Shrink`. The library rounds its bias to the input's dtype.
 pub(super) fn shrink(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let bias = node.get_attr_opt("bias")?.unwrap_or(0.0);
     let lambda = node.get_attr_opt("lambd")?.unwrap_or(0.5);
@@ -332,7 +335,7 @@ pub(super) fn shrink(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
     }))
 }
 
-/// Builds `Celu`, which the library does not multiply by `alpha` and which loses NaN there.
+/// Builds `Celu`. The library omits the factor `alpha` and loses NaN.
 pub(super) fn celu(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let alpha = node.get_attr_opt("alpha")?.unwrap_or(1.0);
     Ok(built("Celu", [alpha, 0.0], |value, [alpha, _]| {
@@ -344,9 +347,9 @@ pub(super) fn celu(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
     }))
 }
 
-/// Builds `Mish`, whose logarithm of one and a little loses the little. The hyperbolic tangent of the
-/// logarithm of `1 + e` is `e (e + 2) / (e (e + 2) + 2)`.
-#[expect(clippy::unnecessary_wraps, reason = "what a builder is")]
+/// Builds `Mish`. The library's logarithm of `1 + e` loses a small `e`. The hyperbolic tangent of
+/// that logarithm equals `e (e + 2) / (e (e + 2) + 2)`.
+#[expect(clippy::unnecessary_wraps, reason = "builders have this signature")]
 pub(super) fn mish(_: &ParsingContext<'_>, _: &NodeProto) -> Built {
     Ok(built("Mish", [0.0; 2], |value, _| {
         let exponent = value.min(40.0).exp();
@@ -355,15 +358,15 @@ pub(super) fn mish(_: &ParsingContext<'_>, _: &NodeProto) -> Built {
     }))
 }
 
-/// Builds `Softsign`, which the library computes by a reciprocal: of the largest numbers there is none.
-#[expect(clippy::unnecessary_wraps, reason = "what a builder is")]
+/// Builds `Softsign`. The library uses a reciprocal, which the largest numbers lack.
+#[expect(clippy::unnecessary_wraps, reason = "builders have this signature")]
 pub(super) fn softsign(_: &ParsingContext<'_>, _: &NodeProto) -> Built {
     Ok(built("Softsign", [0.0; 2], |value, _| {
         value / (1.0 + value.abs())
     }))
 }
 
-/// Builds `Selu`, whose exponential less one loses what is small.
+/// Builds `Selu`. The library computes an exponential minus one, which loses small numbers.
 pub(super) fn selu(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let alpha = node.get_attr_opt("alpha")?.unwrap_or(1.673_263_2);
     let gamma = node.get_attr_opt("gamma")?.unwrap_or(1.050_701);
@@ -391,7 +394,7 @@ fn built(
     (expand(mapped), vec![])
 }
 
-/// A function of each element, in double precision.
+/// An elementwise function, computed in float64.
 #[derive(Debug, Clone)]
 struct Mapped {
     name: &'static str,

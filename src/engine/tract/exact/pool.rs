@@ -1,6 +1,8 @@
-//! Pooling. `GlobalLpPool`: the library takes the mean, not the sum, and powers of signs with it.
-//! `MaxPool`: of whole numbers that are all the least, it gives no place. Windows larger than what they
-//! are put on.
+//! Pooling operators.
+//!
+//! `GlobalLpPool`: the library computes the mean instead of the sum, and powers of signed values.
+//! `MaxPool`: for integers that are all minimal, the library returns no position. It also
+//! mishandles windows larger than the padded input.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -13,8 +15,8 @@ use crate::engine::tract::images::too_large;
 use crate::engine::tract::kernel::Kernel;
 use crate::engine::tract::watch::WRONG;
 
-/// Refuses places of largest whole numbers, and resizes to one place by PyTorch's rule, which is
-/// another there.
+/// Rejects positions of maximum integers, and resizes to size 1 by PyTorch's rule, which differs
+/// there.
 pub(super) fn prepare(model: &TypedModel) -> TractResult<()> {
     for node in model.nodes() {
         if let Some(resize) = node.op_as::<Resize>()
@@ -23,10 +25,10 @@ pub(super) fn prepare(model: &TypedModel) -> TractResult<()> {
             let from = &model.outlet_fact(node.inputs[0])?.shape;
             let mut axes = from.iter().zip(&*node.outputs[0].fact.shape);
             if axes.any(|(from, to)| to.is_one() && !from.is_one()) {
-                bail!("a resize to one place by `pytorch_half_pixel` {WRONG}");
+                bail!("a resize to size 1 by `pytorch_half_pixel` {WRONG}");
             }
         }
-        // As the library tells the node at which a run failed.
+        // The context has the form in which the library names the node of a failed run.
         check_window(model, node)
             .with_context(|| format!("Evaluating #{} {:?}", node.id, node.name))?;
         let has_places = node
@@ -34,13 +36,13 @@ pub(super) fn prepare(model: &TypedModel) -> TractResult<()> {
             .is_some_and(|op| op.with_index_outputs.is_some());
         let is_whole = has_places && model.outlet_fact(node.inputs[0])?.datum_type.is_integer();
         if is_whole {
-            bail!("the place of a largest whole number {WRONG}");
+            bail!("the position of a maximum integer {WRONG}");
         }
     }
     Ok(())
 }
 
-/// Refuses a window that is larger than what it is put on, padding and all.
+/// Rejects a window that is larger than the padded input.
 fn check_window(model: &TypedModel, node: &TypedNode) -> TractResult<()> {
     let pooled = node.op_as::<MaxPool>().map(|op| &op.pool_spec);
     let pooled = pooled.or_else(|| node.op_as::<SumPool>().map(|op| &op.pool_spec));
@@ -66,7 +68,7 @@ type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 /// Builds `GlobalLpPool`.
 pub(super) fn global_lp_pool(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let power: i64 = node.get_attr_opt("p")?.unwrap_or(2);
-    ensure!(power > 0, "GlobalLpPool needs p above 0, not {power}");
+    ensure!(power > 0, "GlobalLpPool needs a positive p, got {power}");
     let power = i32::try_from(power)?;
     Ok((expand(GlobalLpPool { power }), vec![]))
 }
@@ -125,9 +127,9 @@ impl Expansion for GlobalLpPool {
     }
 }
 
-/// The shape with one place in each axis of space.
+/// Returns the shape with size 1 along each spatial axis.
 fn pooled<D: DimLike>(shape: &[D]) -> TractResult<TVec<D>> {
-    ensure!(shape.len() > 2, "GlobalLpPool needs three axes or more");
+    ensure!(shape.len() > 2, "GlobalLpPool needs at least three axes");
     let axes = shape.iter().enumerate();
     Ok(axes
         .map(|(axis, size)| if axis < 2 { size.clone() } else { D::one() })

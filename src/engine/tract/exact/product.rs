@@ -1,4 +1,5 @@
-//! Sums of products that the library has no kernels for: any equation, any dtype, one number at a time.
+//! Sums of products without kernels in the library: any equation and any dtype, computed element by
+//! element.
 
 use tract_onnx::tract_core::internal::tract_ndarray::Dimension;
 use tract_onnx::tract_core::internal::*;
@@ -11,9 +12,9 @@ use super::mended::mended;
 use crate::engine::tract::kernel::Kernel;
 use crate::engine::tract::watch::WRONG;
 
-/// Replaces products of integers wider or narrower than 32 bits, which make the library panic,
-/// divisions whose last bit decides on a whole number: the library multiplies by a reciprocal, and products of
-/// fractions with nothing but zeros: the library makes zeros of what is no number or infinite, too.
+/// Replaces three kinds of products. For integers wider or narrower than 32 bits the library
+/// panics. For divisions whose last bit decides an integer it multiplies by a reciprocal. For
+/// fractions times a constant zero it returns zeros even for NaN and infinities.
 pub(super) fn prepare(model: &mut TypedModel) {
     let mut replaced: Vec<(usize, Box<dyn TypedOp>)> = Vec::new();
     for node in model.nodes() {
@@ -62,10 +63,10 @@ pub(super) fn prepare(model: &mut TypedModel) {
     }
 }
 
-/// Whether a tensor is known to be nothing but zeros.
+/// Returns `true` if all elements of a tensor are known to be zero.
 fn is_zero(model: &TypedModel, outlet: OutletId) -> bool {
     let fact = model.outlet_fact(outlet);
-    // What is stored and the same everywhere is told as uniform, too.
+    // Stored tensors with equal elements have a uniform fact, too.
     let uniform = fact.ok().and_then(|fact| fact.uniform.as_ref());
     uniform.is_some_and(|value| {
         value
@@ -74,15 +75,15 @@ fn is_zero(model: &TypedModel, outlet: OutletId) -> bool {
     })
 }
 
-/// What stands in the place of the reciprocal that the library makes of a divisor: of numbers that have
-/// none, the quotient would be wrong.
+/// Returns the replacement of a reciprocal that the library made of a divisor. For numbers without
+/// a representable reciprocal the quotient would be wrong.
 pub(super) fn settled(name: &str, operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
     let element_wise = operator.as_op().downcast_ref::<ElementWiseOp>()?;
     let is_divisor = name.ends_with("-recip") && element_wise.0.name() == "Recip";
     is_divisor.then(|| mended(operator, reciprocal))
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "what a mend is")]
+#[expect(clippy::needless_pass_by_value, reason = "corrections have this signature")]
 fn reciprocal(
     inner: &dyn TypedOp,
     context: &EvalContext,
@@ -115,7 +116,7 @@ fn all_pairs<T: Datum + Copy>(
     Ok(pairs.all(|(from, to)| is_good(*from, *to)))
 }
 
-/// Whether a stored divisor has numbers without a reciprocal.
+/// Returns `true` if a stored divisor has numbers without a representable reciprocal.
 fn has_none(divisor: Option<&Tensor>) -> bool {
     let is_without = |value: f64, least: f64, most: f64| {
         value != 0.0 && value.is_finite() && !(least..=most).contains(&value.abs())
@@ -138,7 +139,7 @@ fn has_none(divisor: Option<&Tensor>) -> bool {
     }
 }
 
-/// Whether a node turns fractions into whole numbers.
+/// Returns `true` if a node turns fractions into integers.
 fn makes_whole(node: &TypedNode) -> bool {
     let name = node.op.name();
     let rounds = ["Round", "Floor", "Ceil"];
@@ -150,15 +151,15 @@ fn makes_whole(node: &TypedNode) -> bool {
 fn division(fact: TypedFact) -> Kernel {
     Kernel::new("Div", tvec!(fact), |inputs| {
         let [left, right] = inputs else {
-            bail!("Div takes two tensors");
+            bail!("Div needs two tensors");
         };
-        // A quotient in double precision, rounded once more, is the quotient in single precision.
+        // A float64 quotient, rounded once more, equals the float32 quotient.
         let quotient = super::extreme::in_double(left, right, |left, right| left / right)?;
         Ok(tvec!(quotient))
     })
 }
 
-/// A sum of products as an equation says it: a label for each axis of each operand.
+/// A sum of products, given by an equation: a label for each axis of each operand.
 #[derive(Debug, Clone)]
 pub(super) struct Sums {
     /// Labels of each operand's axes.
@@ -168,7 +169,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// An operator that computes it.
+    /// Creates an operator that computes it.
     pub(super) fn kernel(self, fact: TypedFact) -> Kernel {
         Kernel::new("SumOfProducts", tvec!(fact), move |inputs| {
             let dtype = inputs[0].datum_type();
@@ -221,7 +222,7 @@ impl Sums {
                 let at = place(&labels, *label);
                 ensure!(
                     sizes[at] == 1 || *size == 1 || sizes[at] == *size,
-                    "`{label}` is both {} and {size}",
+                    "the label `{label}` has the sizes {} and {size}",
                     sizes[at]
                 );
                 if sizes[at] == 1 {

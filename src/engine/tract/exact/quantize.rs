@@ -1,6 +1,6 @@
-//! Quantization of numbers far beyond the steps: the library's sum with the zero point goes round, and
-//! what is too large becomes the least step. Between two quantizations it makes a table of what happens
-//! to a byte, even where a byte's neighbours matter.
+//! Quantisation of numbers far outside the range. The library's addition of the zero point wraps
+//! around, and too large numbers become the least step. Between two quantisations the library
+//! builds a table of all bytes, even if neighbours of a byte matter.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::cast::Cast;
@@ -10,13 +10,14 @@ use tract_onnx::tract_core::ops::quant::{DequantizeLinearF32, QuantizeLinearI8, 
 use super::mended::{Mend, mended};
 use super::slice::hold;
 
-/// Beyond this every number is the last step, whatever the zero point; float32 still has fractions.
+/// Beyond this every number becomes the last step, for any zero point; float32 still has fractions
+/// here.
 const FAR: f32 = 65536.0;
-/// Adding this and taking it off rounds to whole numbers, half to even.
+/// Adding and subtracting this rounds to integers, half to even.
 const ROUNDER: f32 = 12_582_912.0;
 
-/// Keeps the library from making a table of what lies between two quantizations: a softmax has the axes
-/// of a function of one number, but is none, and a byte with a sign is read as one without.
+/// Prevents the library from building a table of the operators between two quantisations. A softmax
+/// keeps the shape but is not elementwise, and signed bytes would be read as unsigned.
 pub(super) fn prepare(model: &mut TypedModel) -> TractResult<()> {
     let mut held = Vec::new();
     for node in model.nodes() {
@@ -47,7 +48,7 @@ pub(super) fn prepare(model: &mut TypedModel) -> TractResult<()> {
     Ok(())
 }
 
-/// Whether a quantization gives bytes with a sign, if it is one.
+/// Returns `true` if a quantisation has signed results; `None` for other nodes.
 fn is_signed(node: &TypedNode) -> Option<bool> {
     if is_mini::<QuantizeLinearI8>(node) {
         Some(true)
@@ -64,7 +65,7 @@ where
     element_wise.is_some_and(|op| op.0.is::<T>())
 }
 
-/// What stands in the place of this operator of a plan, if anything does.
+/// Returns the replacement of this operator of a plan, if it needs one.
 pub(super) fn settled(operator: &dyn TypedOp) -> Option<Box<dyn TypedOp>> {
     let element_wise = operator.as_op().downcast_ref::<ElementWiseOp>()?;
     let mend: Mend = if element_wise.0.is::<QuantizeLinearU8>() {
@@ -83,7 +84,7 @@ where
 {
     let element_wise = inner.as_op().downcast_ref::<ElementWiseOp>();
     let mini = element_wise.and_then(|op| op.0.downcast_ref::<T>());
-    mini.context("only quantizations are mended here")
+    mini.context("expected a quantisation")
 }
 
 fn step(value: f32, scale: f32) -> f32 {
@@ -91,13 +92,13 @@ fn step(value: f32, scale: f32) -> f32 {
     (scaled + ROUNDER) - ROUNDER
 }
 
-/// The number between two others; no number is the least, as ONNX Runtime has it.
+/// Clamps a number. NaN becomes the minimum, as in ONNX Runtime.
 fn within(value: f32, least: f32, most: f32) -> f32 {
     let value = if value > least { value } else { least };
     if value < most { value } else { most }
 }
 
-/// The steps of numbers: `cast` makes a whole number between the two ends one of the dtype.
+/// Quantises numbers; `cast` converts an integer between the two bounds to the dtype.
 fn quantized<T: Datum>(
     input: &Tensor,
     scale: f32,

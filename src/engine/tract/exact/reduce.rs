@@ -1,4 +1,5 @@
-//! `ReduceLogSumExp` without overflow, `ReduceMax`, `ReduceMin` and `ReduceSum` of nothing.
+//! `ReduceLogSumExp` without overflow, and `ReduceMax`, `ReduceMin` and `ReduceSum` of empty
+//! tensors.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -17,7 +18,7 @@ pub(super) fn log_sum_exp(context: &ParsingContext<'_>, node: &NodeProto) -> Bui
     built("ReduceLogSumExp", Kind::Exponents, context, node)
 }
 
-/// Builds `ReduceMax`, which the library computes of nothing while it builds the graph.
+/// Builds `ReduceMax`. The library computes it for empty tensors while it builds the graph.
 pub(super) fn max(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
     built("ReduceMax", Kind::Extreme(Reducer::Max), context, node)
 }
@@ -27,12 +28,12 @@ pub(super) fn min(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
     built("ReduceMin", Kind::Extreme(Reducer::Min), context, node)
 }
 
-/// Builds `ReduceSum`, which the library divides by nothing for while it builds the graph.
+/// Builds `ReduceSum`. The library divides by zero for empty tensors while it builds the graph.
 pub(super) fn sum(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
     built("ReduceSum", Kind::Extreme(Reducer::Sum), context, node)
 }
 
-/// Builds `ReduceL1` and the others that [`Along`] has.
+/// Builds `ReduceL1` and the other reductions of [`Along`].
 pub(super) fn along(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let (name, along) = match node.op_type.as_str() {
         "ReduceL1" => ("ReduceL1", Along::Absolute),
@@ -40,19 +41,19 @@ pub(super) fn along(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
         "ReduceLogSum" => ("ReduceLogSum", Along::Logarithm),
         "ReduceMean" => ("ReduceMean", Along::Mean),
         "ReduceSumSquare" => ("ReduceSumSquare", Along::Squares),
-        other => bail!("{other} is no reduction of these"),
+        other => bail!("{other} is not a known reduction"),
     };
     built(name, Kind::Along(along), context, node)
 }
 
-/// What is made of the numbers along the axes.
+/// The function of the numbers along the axes.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     /// The logarithm of the sum of exponentials.
     Exponents,
-    /// The library's reducer of this name.
+    /// A reducer of the library.
     Extreme(Reducer),
-    /// What [`super::mean`] has.
+    /// A reduction of [`super::mean`].
     Along(Along),
 }
 
@@ -92,7 +93,7 @@ fn of_exponents(values: &[f64]) -> f64 {
             }
         });
     if !largest.is_finite() {
-        // Infinite either way, or no number; nothing at all is the logarithm of zero.
+        // The result is infinite or NaN; without elements it is the logarithm of zero.
         return largest;
     }
     let sum: f64 = values.iter().map(|value| (value - largest).exp()).sum();
@@ -110,7 +111,7 @@ struct Reduction {
 }
 
 impl Reduction {
-    /// Which axes go, for a tensor of this rank.
+    /// Returns, for each axis of a tensor of this rank, `true` if it is reduced.
     fn reduced(&self, given: Option<&[i64]>, rank: usize) -> TractResult<Vec<bool>> {
         let given = given
             .or(self.axes.as_deref())
@@ -126,7 +127,7 @@ impl Reduction {
                 *axis
             };
             let at = usize::try_from(from_end).ok().filter(|at| *at < rank);
-            let at = at.with_context(|| format!("there is no axis {axis} of {rank}"))?;
+            let at = at.with_context(|| format!("axis {axis} does not exist: the rank is {rank}"))?;
             reduced[at] = true;
         }
         Ok(reduced)
@@ -231,7 +232,7 @@ impl Reduction {
         self.without(along, prefix, model, wire)
     }
 
-    /// The tensor without the axes along which it was reduced, unless they are kept.
+    /// Removes the axes along which the tensor was reduced, unless they are kept.
     fn without(
         &self,
         along: &[bool],

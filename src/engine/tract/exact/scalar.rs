@@ -1,5 +1,5 @@
-//! Operators with inputs that are one number. The standard wants a tensor without dimensions there; exporters write
-//! one of shape `[1]`, which ONNX Runtime takes and the library refuses.
+//! Operators with inputs that are single numbers. The standard requires a tensor without dimensions
+//! there. Exporters write one of shape `[1]`, which ONNX Runtime accepts and the library rejects.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::engine::tract::library::usual_expansion;
 
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
-/// What follows for outputs from inputs.
+/// Infers the facts of outputs from those of inputs.
 type Rules = for<'r> fn(&mut Solver<'r>, &'r [TensorProxy], &'r [TensorProxy]) -> InferenceResult;
 
 /// Builds `CumSum`.
@@ -49,7 +49,7 @@ fn build(
     Ok((expand(lenient), vec![]))
 }
 
-/// An operator of the library whose scalars may have dimensions of size 1.
+/// An operator of the library whose scalar inputs may have dimensions of size 1.
 #[derive(Debug, Clone)]
 struct Lenient {
     inner: Box<dyn Expansion>,
@@ -90,13 +90,13 @@ impl Expansion for Lenient {
     }
 }
 
-/// A tensor of one element without dimensions; sizes become integers.
+/// Converts a tensor of one element to one without dimensions; sizes become integers.
 fn scalar(prefix: &str, model: &mut TypedModel, from: OutletId) -> TractResult<OutletId> {
     let fact = model.outlet_fact(from)?.without_value();
     let shape = fact.shape.to_tvec();
     ensure!(
         shape.iter().all(|size| *size == TDim::Val(1)),
-        "one number is expected, not a tensor of shape {shape:?}"
+        "expected one number, got a tensor of shape {shape:?}"
     );
     let mut outlet = from;
     for axis in (0..shape.len()).rev() {
@@ -128,7 +128,7 @@ fn of_range<'r>(
     let dtypes = inputs.iter().map(|input| (&input.datum_type).bex());
     let dtypes: Vec<_> = dtypes.collect();
     solver.given_all(dtypes, move |solver, dtypes: Vec<DatumType>| {
-        let dtype = DatumType::super_type_for(&dtypes).context("a range of unlike numbers")?;
+        let dtype = DatumType::super_type_for(&dtypes).context("the numbers of a range have no common dtype")?;
         let dtype = if dtype.is_tdim() {
             i64::datum_type()
         } else {
@@ -147,14 +147,15 @@ fn of_range<'r>(
     )
 }
 
-/// How many whole numbers lie from the first number to the second in steps of the third, if they are known.
+/// Returns the number of integers from the first number to the second in steps of the third, if
+/// they are known.
 fn length(values: &[Arc<Tensor>]) -> TractResult<Option<i64>> {
     let mut numbers = Vec::new();
     for value in values {
         let dtype = value.datum_type();
         ensure!(
             value.len() == 1,
-            "one number is expected, not a tensor of shape {:?}",
+            "expected one number, got a tensor of shape {:?}",
             value.shape()
         );
         if dtype.is_float() {
@@ -168,7 +169,7 @@ fn length(values: &[Arc<Tensor>]) -> TractResult<Option<i64>> {
         }
     }
     let [start, limit, step] = numbers[..] else {
-        bail!("a range has a start, a limit and a step");
+        bail!("a range needs a start, a limit and a step");
     };
     ensure!(step != 0, "the step of a range is 0");
     let (distance, step) = if step > 0 {

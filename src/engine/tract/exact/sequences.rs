@@ -1,8 +1,8 @@
-//! Lengths of sequences in a cache of keys and values, as `GroupQueryAttention` is told them.
+//! Checks the sequence lengths of `GroupQueryAttention` against its KV cache.
 //!
-//! The library appends what is new to all of the cache and looks at all of it. That is right where every sequence of
-//! the batch fills it; where it is longer than a sequence, or one buffer for all that will come, the answer would be
-//! another one.
+//! The library appends new tokens to the whole cache and attends to all of it. That is correct if
+//! every sequence of the batch fills the cache. The answer would be wrong if the cache is longer
+//! than a sequence, or is a buffer for future tokens.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -14,12 +14,12 @@ use crate::engine::tract::kernel::Kernel;
 
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
-/// The operator: new tokens `[batch, tokens, size]` as they are, lengths of sequences less one, the cache
-/// `[batch, heads, past, size]`.
+/// The operator's name. Its inputs are new tokens `[batch, tokens, size]`, which it returns, the
+/// sequence lengths minus one, and the cache `[batch, heads, past, size]`.
 pub(in crate::engine::tract) const FULL_SEQUENCES: &str = "pkgtool full sequences";
 
-/// Reads the operator.
-#[expect(clippy::unnecessary_wraps, reason = "what a builder is")]
+/// Builds the operator.
+#[expect(clippy::unnecessary_wraps, reason = "builders have this signature")]
 pub(super) fn build(_: &ParsingContext, _: &NodeProto) -> Built {
     Ok((expand(Full), vec![]))
 }
@@ -61,9 +61,9 @@ impl Expansion for Full {
 
 fn check(tokens: &Tensor, lengths: &Tensor, past: &Tensor) -> TractResult<()> {
     let (Some(new), Some(past)) = (tokens.shape().get(1), past.shape().get(2)) else {
-        bail!("tokens in a batch and a cache of heads are wanted");
+        bail!("expected tokens in a batch and a cache of heads");
     };
-    // Of what comes first, what follows a sequence's end changes nothing before it.
+    // In the first run, tokens after a sequence's end do not change those before it.
     if *past == 0 {
         return Ok(());
     }
@@ -77,7 +77,7 @@ fn check(tokens: &Tensor, lengths: &Tensor, past: &Tensor) -> TractResult<()> {
     other.next().map_or(Ok(()), |length| {
         let operator = "com.microsoft::GroupQueryAttention".to_owned();
         let reason = format!(
-            "`seqlens_k` has a sequence of {length} tokens where the cache and what is new have {all}; only sequences \
+            "`seqlens_k` has a sequence of {length} tokens, but the cache and the new tokens have {all}; only sequences \
              that fill it are supported: give each one a batch and a cache of its own length"
         );
         Err(InvalidInput { operator, reason }.into())

@@ -1,17 +1,18 @@
-//! Steps in graphs, of slices and of convolutions, which the library would take too early.
+//! Pins the steps of slices and convolutions in a graph, because the library's optimiser moves them
+//! wrongly.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::Downsample;
 use tract_onnx::tract_core::ops::cnn::Conv;
 
-/// Keeps steps where they are. The library moves them before what comes before: before a softmax or a norm, whose sum
-/// then leaves elements out, and into a convolution, whose padding is then another one. `model` is what the library is
-/// about to optimise: convolutions that are there are its own.
+/// Pins steps at their position. The library would move them before their predecessors. Moved
+/// before a softmax or a norm, the sum misses elements. Moved into a convolution, the padding
+/// changes. `model` is the graph that the library is about to optimise.
 pub(super) fn hold_steps(model: &mut TypedModel) -> TractResult<()> {
     let mut held = Vec::new();
     for node in model.nodes() {
         let has_steps = node.op_is::<Downsample>() || node.op_as::<Conv>().is_some_and(skips);
-        // What is known is no matter.
+        // Known tensors are not affected.
         if has_steps && model.outlet_fact(node.inputs[0])?.konst.is_none() {
             held.push((node.id, node.inputs[0]));
         }
@@ -22,7 +23,8 @@ pub(super) fn hold_steps(model: &mut TypedModel) -> TractResult<()> {
     Ok(())
 }
 
-/// Whether a convolution never looks at some elements, so that the library leaves them out before it.
+/// Returns `true` if a convolution skips some elements, so that the library would remove them
+/// before it.
 fn skips(conv: &Conv) -> bool {
     let pool = &conv.pool_spec;
     (0..pool.rank()).any(|axis| {
@@ -32,7 +34,7 @@ fn skips(conv: &Conv) -> bool {
     })
 }
 
-/// Puts a [`Held`] before a node, on its first input.
+/// Inserts a [`Held`] before a node, at its first input.
 pub(super) fn hold(model: &mut TypedModel, node: usize, from: OutletId) -> TractResult<()> {
     let fact = model.outlet_fact(from)?.clone();
     let name = format!("{}.held", model.node(node).name);
@@ -41,7 +43,7 @@ pub(super) fn hold(model: &mut TypedModel, node: usize, from: OutletId) -> Tract
     model.add_edge(barrier.into(), InletId::new(node, 0))
 }
 
-/// A tensor as it is; nothing is moved past it.
+/// Returns a tensor unchanged; the optimiser moves nothing past it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Held;
 

@@ -1,5 +1,5 @@
-//! `TopK`: the library takes NaN for no number in particular, which its sort may panic at, gives zeros for what is not
-//! there, and wants to know how many are asked for.
+//! `TopK`. The library orders NaN inconsistently, at which its sort may panic. It returns zeros for
+//! elements that do not exist, and requires a known number of elements.
 
 use std::cmp::Ordering;
 
@@ -14,7 +14,7 @@ use crate::engine::tract::graph::integer;
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
 /// Builds `TopK`.
-#[expect(clippy::unnecessary_wraps, reason = "what a builder is")]
+#[expect(clippy::unnecessary_wraps, reason = "builders have this signature")]
 pub(super) fn build(_: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let top = TopK {
         axis: integer(node, "axis", -1),
@@ -37,15 +37,15 @@ impl TopK {
             self.axis
         };
         let axis = usize::try_from(from_start).ok().filter(|at| *at < rank);
-        axis.with_context(|| format!("there is no axis {} of {rank}", self.axis))
+        axis.with_context(|| format!("axis {} does not exist: the rank is {rank}", self.axis))
     }
 }
 
-/// How many elements are asked for: one number, which may be a size.
+/// Returns the requested number of elements: one number, which may be a symbolic size.
 fn count_of(count: &Tensor) -> TractResult<TDim> {
     ensure!(
         count.len() == 1,
-        "`K` is one number, not a tensor of shape {:?}",
+        "`K` must be one number, got a tensor of shape {:?}",
         count.shape()
     );
     let count = dims(count)?.into_iter().next();
@@ -108,8 +108,8 @@ impl Expansion for TopK {
     }
 }
 
-/// The largest or smallest elements along an axis, best first, and where they are; of equals the first. NaN is larger
-/// than any number.
+/// Returns the largest or smallest elements along an axis, best first, and their positions. Among
+/// equal elements the first one precedes. NaN is larger than any number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Top {
     axis: usize,
@@ -186,7 +186,7 @@ impl EvalOp for Top {
         let size = from.shape()[self.axis];
         let checked = usize::try_from(count).ok().filter(|count| *count <= size);
         let Some(count) = checked else {
-            bail!("the {count} largest or smallest of {size} elements do not exist");
+            bail!("cannot select the {count} largest or smallest of {size} elements");
         };
         let chosen = dispatch_numbers!(Self::choose(from.datum_type())(self, &from, count))?;
         Ok(chosen.into_iter().map(IntoTValue::into_tvalue).collect())

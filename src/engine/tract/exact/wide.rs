@@ -1,8 +1,8 @@
-//! Operators of float16 that add up many numbers, computed in float32.
+//! Operators that add up many float16 numbers, computed in float32.
 //!
-//! The library adds float16 up in float16: the mean of a picture is infinite once its sum is above 65504, and a
-//! convolution of a thousand taps is some percent off. What models are held against computes such operators in
-//! float32 and rounds what comes out.
+//! The library adds float16 numbers in float16. The mean of a picture becomes infinite once its sum
+//! exceeds 65504, and a convolution of a thousand taps is off by some percent. The reference
+//! implementations compute such operators in float32 and round the result.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use super::folded::BUILDERS;
 
 type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
-/// Operators that add numbers up, or multiply ever more of them.
+/// Operators that add up numbers, or multiply a growing number of them.
 const ADDING: [&str; 19] = [
     "AveragePool",
     "BatchNormalization",
@@ -39,7 +39,7 @@ const ADDING: [&str; 19] = [
     "ReduceSumSquare",
 ];
 
-/// Those that there is code for.
+/// Returns the operators with an implementation.
 pub(super) fn known() -> impl Iterator<Item = &'static str> {
     ADDING
         .into_iter()
@@ -49,12 +49,12 @@ pub(super) fn known() -> impl Iterator<Item = &'static str> {
 /// Builds an operator of [`ADDING`].
 pub(super) fn build(context: &ParsingContext<'_>, node: &NodeProto) -> Built {
     let builder = BUILDERS.0.get(&node.op_type);
-    let builder = builder.with_context(|| format!("no builder of {}", node.op_type))?;
+    let builder = builder.with_context(|| format!("the builder of {} is missing", node.op_type))?;
     let (inner, captured) = builder(context, node)?;
     Ok((Box::new(Wide { inner }), captured))
 }
 
-/// An operator whose inputs of float16 become float32 for it, and its outputs float16 again.
+/// An operator whose float16 inputs are converted to float32, and its outputs back to float16.
 #[derive(Debug, Clone)]
 struct Wide {
     inner: Box<dyn InferenceOp>,
@@ -86,7 +86,7 @@ impl Op for Wide {
 
 impl EvalOp for Wide {
     fn eval_out_of_plan(&self, inputs: TVec<TValue>) -> TractResult<Option<TVec<TValue>>> {
-        // Known halves wait for the plan.
+        // Known float16 inputs are computed by the plan.
         if inputs.iter().any(|input| is_half(input.datum_type())) {
             return Ok(None);
         }
@@ -149,7 +149,7 @@ impl InferenceOp for Wide {
         if !has_half {
             return self.inner.to_typed(source, node, target, mapping);
         }
-        // What is known of its outputs is said of halves.
+        // The facts of its outputs refer to float16.
         let mut open = node.clone();
         for output in &mut open.outputs {
             output.fact = InferenceFact::default();

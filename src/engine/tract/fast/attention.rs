@@ -1,8 +1,9 @@
-//! Which products with a softmax between them become one operator, which holds the scores of a few queries at a time
-//! instead of all.
+//! Fuses the two products of an attention and the softmax between them into one operator, which
+//! holds the scores of a few queries at a time instead of all.
 //!
-//! Matched when the library has simplified the graph, so that what only turned axes is part of the products. Between
-//! them may stand a factor, a mask that is added, and PyTorch's way to give zeros to queries that see nothing.
+//! It matches the graph after the library has simplified it, so transpositions are already part of
+//! the products. Between the products it accepts a factor, an added mask, and PyTorch's way of
+//! returning zeros for fully masked queries.
 
 use std::collections::HashSet;
 
@@ -19,7 +20,7 @@ use crate::engine::tract::pool::computed;
 use crate::kernels::Cpu;
 use crate::kernels::float::{Attention, Lines};
 
-/// What takes the place of the last product, if this node is the softmax of an attention.
+/// Returns the replacement of the last product, if this node is the softmax of an attention.
 pub(super) fn replaced(
     model: &TypedModel,
     node: &TypedNode,
@@ -29,13 +30,13 @@ pub(super) fn replaced(
     found.map(|found| found.patch(model, cpu)).transpose()
 }
 
-/// An attention that was found around a softmax.
+/// An attention found around a softmax.
 struct Found {
     scores: Scores,
     mask: Option<OutletId>,
     scale: f32,
     zeros: bool,
-    /// What takes the weights: its node, the values, how axes stand in it.
+    /// The product with the weights: its node, the values, and the order of axes.
     product: usize,
     weights: OutletId,
     values: OutletId,
@@ -109,8 +110,8 @@ impl Found {
         Ok(is_one.then_some(found))
     }
 
-    /// Whether axes stand where an attention has them: `[.., query, size]`, `[.., key, size]`, `[.., key, width]` and
-    /// `[.., width]`, whatever the order before the last one is.
+    /// Returns `true` if the axes are those of an attention: `[.., query, size]`, `[.., key,
+    /// size]`, `[.., key, width]` and `[.., width]`, with any order before the last one.
     fn is_attention(&self, model: &TypedModel) -> TractResult<bool> {
         let Scores {
             queries,
@@ -122,7 +123,7 @@ impl Found {
         let rank = axes.len();
         let (query, key) = (axes[rank - 2], axes[rank - 1]);
         let size = queries_axes.last();
-        // What an operand has beside these axes is of one element.
+        // All other axes of an operand must have size 1.
         let has_only = |outlet: OutletId, letters: &[char], known: &[&[char]]| {
             let axes = letters.iter().zip(&*model.outlet_fact(outlet)?.shape);
             let is_known = |letter: &char| known.iter().any(|known| known.contains(letter));
@@ -191,7 +192,7 @@ impl Found {
         let keys = Axes::new(keys_axes, inputs[1].shape());
         let values = Axes::new(&self.values_axes, inputs[2].shape());
         let rank = axes.len();
-        // Axes before the queries' are heads, by the letters of each product.
+        // The axes before those of the queries are heads, by the letters of each product.
         let heads: Vec<[char; 2]> = (0..rank - 2)
             .map(|at| [axes[at], self.weights_axes[at]])
             .collect();
@@ -227,7 +228,7 @@ impl Found {
             queries.size(size),
             values.size(width),
         ];
-        // The output's rows: of each, its head and its query.
+        // The rows of the output, each with its head and its query.
         let row = &self.output_axes[..self.output_axes.len() - 1];
         let (mut shape, mut of_heads, mut of_queries) = (TVec::new(), Vec::new(), Vec::new());
         for letter in row {
@@ -276,7 +277,7 @@ impl Found {
 }
 
 impl Scores {
-    /// The product that gives these scores, if it is one of two tensors.
+    /// Returns the product of two tensors that computes these scores.
     fn of(model: &TypedModel, outlet: OutletId) -> Option<Self> {
         let node = model.node(outlet.node);
         let (inputs, axes) = plain_product(node)?;
@@ -292,7 +293,7 @@ impl Scores {
     }
 }
 
-/// The letters of the inputs' axes and of the output's, if it is a product of two tensors of float32.
+/// Returns the letters of the axes of inputs and output, for a product of two float32 tensors.
 fn plain_product(node: &TypedNode) -> Option<([Vec<char>; 2], Vec<char>)> {
     let product = node.op_as::<EinSum>()?;
     let is_plain = product.q_params.is_none()
@@ -308,14 +309,15 @@ fn plain_product(node: &TypedNode) -> Option<([Vec<char>; 2], Vec<char>)> {
     (is_plain && !output.is_empty()).then(|| ([letters(&inputs[0]), letters(&inputs[1])], output))
 }
 
-/// The operands of this operator of two tensors, if it gives this outlet.
+/// Returns the operands of this operator on two tensors, if it computes this outlet.
 fn pair(model: &TypedModel, outlet: OutletId, name: &str) -> Option<[OutletId; 2]> {
     let node = model.node(outlet.node);
     let op = node.op_as::<TypedBinOp>().filter(|op| op.1.is_none())?;
     (op.0.name() == name).then(|| [node.inputs[0], node.inputs[1]])
 }
 
-/// Scores and the mask that is added to them: one row or one for each query, for all heads or for each.
+/// Returns the scores and the mask added to them: one row or one per query, for all heads or per
+/// head.
 fn added(model: &TypedModel, outlet: OutletId) -> TractResult<Option<(OutletId, OutletId)>> {
     let Some([a, b]) = pair(model, outlet, "Add") else {
         return Ok(None);
@@ -338,7 +340,7 @@ fn added(model: &TypedModel, outlet: OutletId) -> TractResult<Option<(OutletId, 
     Ok(None)
 }
 
-/// Scores and the number that they are multiplied by.
+/// Returns the scores and their factor.
 fn scaled(model: &TypedModel, outlet: OutletId) -> TractResult<Option<(OutletId, f32)>> {
     let Some([a, b]) = pair(model, outlet, "Mul") else {
         return Ok(None);
@@ -354,7 +356,7 @@ fn scaled(model: &TypedModel, outlet: OutletId) -> TractResult<Option<(OutletId,
     Ok(None)
 }
 
-/// The number that a constant of one element of float32 is.
+/// Returns the number of a float32 constant of one element.
 fn one_number(model: &TypedModel, outlet: OutletId) -> TractResult<Option<f32>> {
     let known = model.outlet_fact(outlet)?.konst.as_ref();
     let known =
@@ -362,8 +364,8 @@ fn one_number(model: &TypedModel, outlet: OutletId) -> TractResult<Option<f32>> 
     known.map(|it| it.cast_to_scalar::<f32>()).transpose()
 }
 
-/// Weights that are zeros where all scores of a query are -∞: `where(not any(not (scores == -inf)), 0, softmax)`, if
-/// that is all that is done with the scores and the softmax.
+/// Returns weights that are zeros if all scores of a query are -∞: `where(not any(not (scores ==
+/// -inf)), 0, softmax)`. Nothing else may read the scores and the softmax.
 fn guarded(model: &TypedModel, scores: OutletId, softmax: usize) -> TractResult<Option<OutletId>> {
     let Some(choice) = only_reader(model, softmax.into()) else {
         return Ok(None);
@@ -383,7 +385,7 @@ fn guarded(model: &TypedModel, scores: OutletId, softmax: usize) -> TractResult<
     if !zeros.is_some_and(is_zero) {
         return Ok(None);
     }
-    // From the condition back to the scores.
+    // Walks from the condition back to the scores.
     let rank = model.outlet_fact(scores)?.rank();
     let is_not = |node: &TypedNode| {
         node.op_as::<ElementWiseOp>()
@@ -412,7 +414,7 @@ fn guarded(model: &TypedModel, scores: OutletId, softmax: usize) -> TractResult<
     Ok(is_guard.then(|| choice.id.into()))
 }
 
-/// Axes of a tensor in memory, by their letters.
+/// The axes of a tensor in memory, by their letters.
 struct Axes<'a> {
     letters: &'a [char],
     shape: &'a [usize],
@@ -423,19 +425,19 @@ impl<'a> Axes<'a> {
         Self { letters, shape }
     }
 
-    /// The size of an axis, 1 if there is none.
+    /// Returns the size of an axis; 1 for a missing one.
     fn size(&self, letter: char) -> usize {
         let at = self.letters.iter().position(|it| *it == letter);
         at.map_or(1, |at| self.shape[at])
     }
 
-    /// Elements from one place of an axis to the next.
+    /// Returns the distance of neighbours along an axis, in elements.
     fn stride(&self, letter: char) -> usize {
         let at = self.letters.iter().position(|it| *it == letter);
         at.map_or(0, |at| self.shape[at + 1..].iter().product())
     }
 
-    /// The same, where one element stands for all.
+    /// Returns the stride, or 0 for an axis of size 1.
     fn repeated(&self, letter: char) -> usize {
         if self.size(letter) == 1 {
             0

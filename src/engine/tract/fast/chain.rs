@@ -1,4 +1,4 @@
-//! What follows a convolution and nothing else, and can be part of it.
+//! Finds the elementwise operators after a convolution or product that can be fused into it.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::binary::TypedBinOp;
@@ -6,23 +6,25 @@ use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
 
 use crate::kernels::float::Activation;
 
-/// What is done to an image after a convolution, in this order.
+/// The operations on an image after a convolution, in this order.
 #[derive(Debug)]
 pub(super) struct Chain {
     /// Factor and summand of each channel.
     pub(super) scaled: Vec<(f32, f32)>,
-    /// Whether weights are whole numbers, whose sums are exact: factors must stay behind them.
+    /// Is `true` if the weights are integers, whose sums are exact. Factors must not be merged into
+    /// them then.
     is_whole: bool,
-    /// An image of the same shape that is added.
+    /// An image of the same shape to add.
     pub(super) added: Option<OutletId>,
-    /// What is done last.
+    /// The last operation.
     pub(super) activation: Activation,
-    /// The last value of the chain, whose place the operator's takes.
+    /// The last value of the chain; the fused operator computes it.
     pub(super) end: OutletId,
 }
 
 impl Chain {
-    /// What follows `start`, an image of so many channels along `axis` that weights give.
+    /// Returns the chain after `start`, an image computed from weights, with this many channels
+    /// along `axis`.
     pub(super) fn after(
         model: &TypedModel,
         start: OutletId,
@@ -75,7 +77,8 @@ impl Chain {
         true
     }
 
-    /// The product of the last value with its own logistic function, if nothing else reads either.
+    /// Returns the product of the last value with its own logistic function, if nothing else reads
+    /// either.
     fn silu(&self, model: &TypedModel) -> Option<OutletId> {
         let is_output = model.outputs.contains(&self.end);
         if is_output || self.activation != Activation::None {
@@ -154,7 +157,7 @@ impl Chain {
         Ok(true)
     }
 
-    /// Holds the result to numbers of at least, or at most, `limit`.
+    /// Clamps the result to at least, or at most, `limit`.
     fn limit(&mut self, limit: f32, is_least: bool) -> bool {
         let (mut least, mut most) = match self.activation {
             Activation::None => (f32::NEG_INFINITY, f32::INFINITY),
@@ -165,7 +168,7 @@ impl Chain {
             return false;
         }
         if is_least {
-            // The larger of a number and a limit above `most` is the limit.
+            // A lower limit above `most` replaces both.
             least = least.max(limit);
             most = most.max(limit);
         } else {
@@ -177,7 +180,7 @@ impl Chain {
     }
 }
 
-/// The input that alone reads a value which is no output of the graph.
+/// Returns the only reader of a value that is not an output of the graph.
 pub(super) fn only_reader(model: &TypedModel, outlet: OutletId) -> Option<InletId> {
     let is_output = model.outputs.contains(&outlet);
     match &*model.node(outlet.node).outputs[outlet.slot].successors {
@@ -186,7 +189,7 @@ pub(super) fn only_reader(model: &TypedModel, outlet: OutletId) -> Option<InletI
     }
 }
 
-/// The number for each channel, or one for all, if a constant has no other extent.
+/// Returns one number per channel, or one for all, if a constant extends along no other axis.
 fn by_channel(
     constant: &Tensor,
     axis: usize,

@@ -1,4 +1,4 @@
-//! Which convolutions are replaced, and by what.
+//! Replaces float32 convolutions with constant weights by kernels of this crate.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::cnn::{Conv, KernelFormat, PoolSpec};
@@ -10,8 +10,8 @@ use crate::kernels::Cpu;
 use crate::kernels::float::{Channels, Convolution};
 use crate::kernels::window::Placed;
 
-/// What takes the place of this node and of what follows it alone, if it is a convolution of float32 with
-/// constant weights.
+/// Returns the replacement of this node and of the chain after it, if it is a float32 convolution
+/// with constant weights.
 pub(super) fn replaced(
     model: &TypedModel,
     node: &TypedNode,
@@ -42,7 +42,7 @@ pub(super) fn replaced(
         conv.output_channels(),
         axis,
     )?;
-    // What the kernel does not take stays with the library, which says what is wrong with it.
+    // The library handles convolutions that the kernel rejects, and reports their errors.
     let Ok(kernel) = weights.kernel(conv, &chain, cpu) else {
         return Ok(None);
     };
@@ -50,7 +50,7 @@ pub(super) fn replaced(
         data_format: DataFormat::NHWC,
         ..conv.pool_spec.clone()
     };
-    let mut patch = TypedModelPatch::new("convolution on kernels of ours");
+    let mut patch = TypedModelPatch::new("convolution on this crate's kernels");
     let name = &node.name;
     let mut inputs = tvec!(node.inputs[0]);
     inputs.extend(chain.added);
@@ -81,14 +81,14 @@ pub(super) fn replaced(
     Ok(Some(patch))
 }
 
-/// Weights `[o, h, w, i]`, and the number that is added to each channel.
+/// Weights `[o, h, w, i]`, and the bias of each channel.
 struct Weights {
     kernel: Vec<f32>,
     bias: Vec<f32>,
 }
 
 impl Weights {
-    /// The weights of a convolution, if they are constants in float32.
+    /// Returns the weights of a convolution, if they are float32 constants.
     fn of(model: &TypedModel, node: &TypedNode, conv: &Conv) -> TractResult<Option<Self>> {
         if conv.q_params.is_some() || node.inputs.len() != 3 {
             return Ok(None);
@@ -121,7 +121,7 @@ impl Weights {
         Ok(Some(Self { kernel, bias }))
     }
 
-    /// The packed convolution with what the chain does to its channels.
+    /// Returns the packed convolution, with the chain applied to its channels.
     fn kernel(mut self, conv: &Conv, chain: &Chain, cpu: Cpu) -> Result<Convolution, String> {
         let each = self.kernel.len() / self.bias.len();
         let channels = self.kernel.chunks_exact_mut(each.max(1));

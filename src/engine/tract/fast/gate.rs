@@ -1,5 +1,5 @@
-//! Which products of two tensors are replaced: those of an image with a factor for each channel that the run
-//! computes, such as a gate of squeeze-and-excitation. The library repeats the factors element by element.
+//! Replaces products of an image with a computed factor per channel, such as a
+//! squeeze-and-excitation gate. The library broadcasts the factors element by element.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::engine::tract::pool::computed_anew;
 use crate::kernels::Cpu;
 use crate::kernels::float::scale_rows;
 
-/// What takes the place of this node, if it is such a product of float32.
+/// Returns the replacement of this node, if it is such a float32 product.
 pub(super) fn replaced(
     model: &TypedModel,
     node: &TypedNode,
@@ -43,7 +43,7 @@ pub(super) fn replaced(
     let kernel = Kernel::repeating("ScaleRows", DatumType::F32, move |inputs| {
         let [image, factors] = [0, 1].map(|at| inputs[at].shape());
         let Some(along) = repeated(image, factors, |size| *size == 1) else {
-            // The library turned the axes, or the sizes of this run are others than one.
+            // The library has transposed the axes, or sizes that were 1 differ in this run.
             let [image, factors] = [0, 1].map(|at| inputs[at].to_plain_array_view::<f32>());
             return Ok(tvec!((&image? * &factors?).into_tensor()));
         };
@@ -62,8 +62,8 @@ pub(super) fn replaced(
     Ok(Some(patch))
 }
 
-/// The dimensions along which factors are repeated, where these are next to each other and all others are those
-/// of the image.
+/// Returns the dimensions along which factors are repeated, if these are adjacent and all others
+/// equal those of the image.
 fn repeated<D: PartialEq>(
     image: &[D],
     factors: &[D],

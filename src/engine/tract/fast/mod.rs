@@ -1,10 +1,11 @@
-//! Operators on kernels of ours ([`crate::kernels`]), in the place of the library's where it is slow.
+//! Replaces slow operators of the tract library by kernels of this crate ([`crate::kernels`]).
 //!
-//! A graph is looked through before the library optimises it, while a convolution is still one node. What
-//! follows a convolution or product alone (a scale and a shift of each channel, a sum with another tensor, an
-//! activation) becomes part of it. Operators here take and give images `[n, h, w, c]`; where a graph has channels first,
-//! they are moved around each one, and the library cancels the moves between two. Weights that no constant
-//! holds, other dtypes and windows of three dimensions stay with the library.
+//! Most rules match a graph before the library optimises it, while a convolution is still one node.
+//! Operators after a convolution or product are fused into it if nothing else reads their inputs: a
+//! scale and a shift per channel, a sum with another tensor, an activation. The operators here use
+//! images `[n, h, w, c]`. In graphs with the channels first, each gets transpositions around it,
+//! and the library cancels those between two. Computed weights, other dtypes and windows of three
+//! dimensions stay with the library.
 
 mod attention;
 mod chain;
@@ -26,8 +27,9 @@ use tract_onnx::tract_core::ops::nn::Reduce;
 use crate::kernels::Cpu;
 use crate::kernels::float::InPlace;
 
-/// The graph, optimised by the library, with operators of ours in the place of its own. `functions` computes those of
-/// single numbers, by their names; `hold` keeps in its place what the library would move wrongly.
+/// Returns the graph, optimised by the library and with the kernels of this crate. `functions`
+/// returns elementwise functions by name. `hold` pins operators that the library would move
+/// wrongly.
 pub(super) fn optimized(
     model: TypedModel,
     functions: fn(&str) -> Option<InPlace>,
@@ -37,7 +39,8 @@ pub(super) fn optimized(
     let mut model = rewrite(model, cpu)?;
     hold(&mut model)?;
     let mut model = model.into_decluttered()?;
-    // The library has turned axes: where channels stood first, sums went along the last ones.
+    // The library has transposed axes by now: if channels were first, sums went along the last
+    // axes.
     replace(&mut model, cpu, &[sum::replaced, attention::replaced])?;
     region::join(&mut model, cpu, functions)?;
     model.optimize()?;
@@ -45,9 +48,9 @@ pub(super) fn optimized(
     Ok(model)
 }
 
-/// Puts operators of ours in the place of the library's.
+/// Replaces operators of the library by those of this module.
 fn rewrite(mut model: TypedModel, cpu: Cpu) -> TractResult<TypedModel> {
-    // Kernels that the graph moves before it uses them are known only then.
+    // Kernels that the graph transposes before use are known only now.
     let is_one = |node: &TypedNode| {
         let is_binary = node.op_is::<TypedBinOp>();
         is_binary || node.op_is::<Conv>() || node.op_is::<EinSum>() || node.op_is::<Reduce>()
@@ -67,10 +70,10 @@ fn rewrite(mut model: TypedModel, cpu: Cpu) -> TractResult<TypedModel> {
     Ok(model)
 }
 
-/// What takes the place of a node, if anything does.
+/// Returns the replacement of a node, if there is one.
 type Rule = fn(&TypedModel, &TypedNode, Cpu) -> TractResult<Option<TypedModelPatch>>;
 
-/// Puts in the place of each node what the first rule for it says.
+/// Replaces each node by the result of the first matching rule.
 fn replace(model: &mut TypedModel, cpu: Cpu, rules: &[Rule]) -> TractResult<()> {
     let mut replaced = false;
     for node in model.eval_order()? {

@@ -1,4 +1,4 @@
-//! Which products are replaced, and by what.
+//! Replaces float32 products of rows with a constant matrix by kernels of this crate.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::einsum::EinSum;
@@ -8,8 +8,8 @@ use crate::engine::tract::rows::{product_of_rows, turned};
 use crate::kernels::Cpu;
 use crate::kernels::float::Product;
 
-/// What takes the place of this node and of what follows it alone, if it is a product of rows with a constant
-/// matrix in float32.
+/// Returns the replacement of this node and of the chain after it, if it is a float32 product of
+/// rows with a constant matrix.
 pub(super) fn replaced(
     model: &TypedModel,
     node: &TypedNode,
@@ -45,8 +45,8 @@ struct Matrix {
 }
 
 impl Matrix {
-    /// The constant in this slot, if rows of the other one are multiplied with it: summed along their last
-    /// axis, in whose place the outputs come.
+    /// Returns the constant in this slot, if it multiplies rows of the other operand: summed along
+    /// their last axis, which the outputs replace.
     fn of(product: &EinSum, slot: usize, constant: &Tensor) -> TractResult<Option<Self>> {
         let (terms, outputs) = product.axes.to_strs();
         let (rows, of_matrix, output) = (&terms[1 - slot], &terms[slot], &outputs[0]);
@@ -62,7 +62,7 @@ impl Matrix {
         let (Some(to), Some(from), true) = (places(outer), places(inner), is_product) else {
             return Ok(None);
         };
-        // Whatever else it has must be of size 1.
+        // All other axes must have size 1.
         let shape = constant.shape();
         let others = shape.iter().enumerate();
         let mut others = others.filter(|(at, _)| *at != to && *at != from);
@@ -113,7 +113,7 @@ impl Matrix {
             Some(&bias),
             chain.activation,
         );
-        // What the kernel does not take stays with the library.
+        // The library handles products that the kernel rejects.
         let Ok(kernel) = kernel else {
             return Ok(None);
         };
@@ -122,7 +122,7 @@ impl Matrix {
             kernel.run(rows, from[0], from.get(1).copied(), to, split)
         };
         let operator = product_of_rows("Multiply", &shape, self.outputs, bytes, run)?;
-        let mut patch = TypedModelPatch::new("product on kernels of ours");
+        let mut patch = TypedModelPatch::new("product on this crate's kernels");
         let mut inputs = tvec!(rows);
         inputs.extend(chain.added);
         let taps = patch.taps(model, &inputs)?;

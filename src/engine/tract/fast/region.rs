@@ -1,9 +1,10 @@
-//! Which operators on single numbers are computed together: those that are connected, of one shape. They become one
-//! operator ([`Steps`]), so that what they give each other is neither a tensor nor a turn of the plan: a cell of an LSTM
-//! is a dozen of them, on a few hundred numbers.
+//! Fuses connected elementwise operators of the same shape into one operator ([`Steps`]), such as
+//! the dozen operators of an LSTM cell.
 //!
-//! Looked for after the library has simplified the graph and before it chooses kernels. Invariant: every number is
-//! what the operators would have given one by one.
+//! Their intermediate results need neither tensors nor separate steps of the plan. The rule matches
+//! the graph after the library has simplified it and before it chooses kernels.
+//!
+//! Invariant: every result equals that of the separate operators.
 
 use std::collections::HashMap;
 use std::mem;
@@ -21,17 +22,17 @@ use crate::engine::tract::pool::computed_together;
 use crate::kernels::Cpu;
 use crate::kernels::float::{InPlace, Operand, Operation, Step, Steps};
 
-/// The most operators of a region: as many pieces of numbers stay in the nearest cache.
+/// Maximum number of operators in a region: that many blocks of elements stay in the nearest cache.
 const MOST: usize = 64;
 
-/// What an operator does with its inputs.
+/// The operation of an elementwise operator.
 #[derive(Clone, Copy)]
 enum Kind {
     Pair(Operation),
     Function(InPlace),
 }
 
-/// Puts one operator in the place of each region.
+/// Replaces each region by one operator.
 pub(super) fn join(
     model: &mut TypedModel,
     cpu: Cpu,
@@ -53,19 +54,20 @@ pub(super) fn join(
     Ok(())
 }
 
-/// Connected operators on single numbers, each region in the order of evaluation.
+/// Returns connected elementwise operators, each region in the order of evaluation.
 ///
-/// An operator's level is one more than that of those that it takes something from, unless these are operators on
-/// single numbers of the same shape. No way out of a region leads back into it, since levels only grow along it.
+/// An operator's level is one more than that of its inputs. Elementwise inputs of the same shape do
+/// not raise it. A path out of a region never leads back into it, because levels only grow along
+/// it.
 fn regions(model: &TypedModel, order: &[usize], kinds: &Kinds) -> TractResult<Vec<Vec<usize>>> {
     let mut levels: HashMap<usize, usize> = HashMap::new();
-    // Of each operator in a region, the region.
+    // Maps each operator in a region to the region.
     let mut of: HashMap<usize, usize> = HashMap::new();
     let mut regions: Vec<Vec<usize>> = Vec::new();
     for &id in order {
         let node = model.node(id);
         let mut level = 0;
-        // Regions of the same shape that it takes something from, and their levels.
+        // Regions of the same shape that the operator reads, and their levels.
         let mut beside = Vec::new();
         for input in &node.inputs {
             let of_input = levels.get(&input.node).copied().unwrap_or_default();
@@ -84,7 +86,7 @@ fn regions(model: &TypedModel, order: &[usize], kinds: &Kinds) -> TractResult<Ve
             continue;
         }
         beside.retain(|(_, of_region)| *of_region == level);
-        // Smaller regions move into the largest.
+        // Smaller regions are merged into the largest.
         let largest = beside.iter().map(|(region, _)| *region);
         let home = largest.max_by_key(|region| regions[*region].len());
         let home = home.unwrap_or_else(|| {
@@ -108,7 +110,7 @@ fn regions(model: &TypedModel, order: &[usize], kinds: &Kinds) -> TractResult<Ve
     Ok(regions)
 }
 
-/// What operators on single numbers do, by their nodes.
+/// The operations of elementwise operators, by their nodes.
 type Kinds = HashMap<usize, Kind>;
 
 fn kinds(model: &TypedModel, functions: fn(&str) -> Option<InPlace>) -> TractResult<Kinds> {
@@ -121,7 +123,8 @@ fn kinds(model: &TypedModel, functions: fn(&str) -> Option<InPlace>) -> TractRes
     Ok(kinds)
 }
 
-/// What an operator does, if it is one on single numbers of float32 whose inputs have its shape, or one element.
+/// Returns the operation of a float32 elementwise operator whose inputs have its shape or one
+/// element.
 fn kind(
     model: &TypedModel,
     node: &TypedNode,
@@ -148,7 +151,7 @@ fn kind(
     for input in &node.inputs {
         let fact = model.outlet_fact(*input)?;
         let before = model.node(input.node);
-        // The library computes the next operator with these.
+        // The library fuses the next operator into these.
         let is_product = before.op_is::<EinSum>() || before.op_is::<Conv>();
         fits &= fact.datum_type == DatumType::F32
             && !is_product
@@ -157,14 +160,14 @@ fn kind(
     Ok(fits.then_some(kind))
 }
 
-/// What a region reads and computes.
+/// The inputs and computations of a region.
 struct Region {
     members: Vec<usize>,
     shape: ShapeFact,
-    /// Tensors, and which of their elements where it is not all.
+    /// Tensors, with the range of elements that are read, unless it is all.
     inputs: Vec<(OutletId, Option<Range<usize>>)>,
     steps: Vec<Step>,
-    /// Which steps are read by others.
+    /// The steps that operators outside read.
     outputs: Vec<usize>,
 }
 
@@ -194,7 +197,7 @@ impl Region {
                 (Some(Kind::Function(function)), &[from]) => {
                     Step::Function(function, operand(from, &mut region)?)
                 }
-                _ => bail!("{node} is no operator on single numbers"),
+                _ => bail!("{node} is not an elementwise operator"),
             };
             region.steps.push(step);
             let mut readers = node.outputs[0].successors.iter();
@@ -206,7 +209,7 @@ impl Region {
         Ok(region)
     }
 
-    /// The number of an input: a slice of elements that follow each other is read where it stands.
+    /// Returns the number of an input. A slice of contiguous elements is read in place.
     fn input(&mut self, model: &TypedModel, outlet: OutletId) -> TractResult<usize> {
         let node = model.node(outlet.node);
         let slice = node.op_as::<Slice>().filter(|_| {
@@ -229,7 +232,7 @@ impl Region {
         }))
     }
 
-    /// One operator in its place, if anything reads it.
+    /// Returns the operator that replaces the region, if anything reads its results.
     fn patch(self, model: &TypedModel, cpu: Cpu) -> TractResult<Option<TypedModelPatch>> {
         let Some(last) = self.outputs.last() else {
             return Ok(None);
@@ -252,7 +255,7 @@ impl Region {
             let mut whole = pairs
                 .filter(|(_, view)| view.is_none())
                 .map(|(input, _)| input);
-            // What has one element may stand for all, and all may be none.
+            // Inputs of one element are broadcast; all inputs may be of one element, or empty.
             let like = whole
                 .clone()
                 .find(|input| input.len() != 1)
@@ -260,20 +263,20 @@ impl Region {
             let shape = match (&shape, like) {
                 (Some(shape), _) => shape,
                 (None, Some(input)) => input.shape(),
-                (None, None) => bail!("steps of tensors without a size"),
+                (None, None) => bail!("elementwise steps without a sized tensor"),
             };
             computed_together(shape, outputs, inputs, |from, to, split| {
                 let from = from.iter().zip(&views).map(|(from, view)| match view {
                     None => Ok(*from),
                     Some(view) => from
                         .get(view.clone())
-                        .ok_or_else(|| format!("elements {view:?} of a tensor of {}", from.len())),
+                        .ok_or_else(|| format!("elements {view:?} exceed a tensor of {}", from.len())),
                 });
                 let from: Vec<&[f32]> = from.collect::<Result<_, _>>()?;
                 steps.run(shape.iter().product(), &from, to, split)
             })
         });
-        let mut patch = TypedModelPatch::new("operators on single numbers, together");
+        let mut patch = TypedModelPatch::new("fused elementwise operators");
         let inputs: Vec<OutletId> = self.inputs.iter().map(|(outlet, _)| *outlet).collect();
         let inputs = patch.taps(model, &inputs)?;
         let wires = patch.wire_node(name, kernel, &inputs)?;
@@ -284,7 +287,7 @@ impl Region {
     }
 }
 
-/// The elements of a slice, if they follow each other and all sizes are known.
+/// Returns the elements of a slice, if they are contiguous and all sizes are known.
 fn elements(slice: &Slice, shape: &ShapeFact) -> Option<Range<usize>> {
     let shape = shape.as_concrete()?;
     let (start, end) = (slice.start.as_usize()?, slice.end.as_usize()?);
@@ -306,10 +309,10 @@ mod tests {
     use crate::engine::tract::exact;
     use crate::kernels::Cpu;
 
-    /// Sizes of what is computed. The input has twice as many rows.
+    /// Sizes of the results. The input has twice as many rows.
     const SHAPE: [usize; 3] = [1, 4, 4];
 
-    /// A graph of operators on single numbers, and of others between them.
+    /// A graph of elementwise operators with others in between.
     fn graph(drawn: &[(usize, u16, u16)]) -> TractResult<TypedModel> {
         let mut model = TypedModel::default();
         let input = model.add_source("x", f32::fact([1, 8, 4]))?;
@@ -412,7 +415,7 @@ mod tests {
         Ok(())
     }
 
-    /// What leaves a region and comes back by another way is not joined with itself.
+    /// A path that leaves a region and returns must not be merged with it.
     #[test]
     fn a_way_out_does_not_lead_back() -> TractResult<()> {
         let mut model = TypedModel::default();
@@ -428,7 +431,7 @@ mod tests {
         Ok(())
     }
 
-    /// Sizes that only a run knows.
+    /// Sizes that are known only during a run.
     #[test]
     fn sizes_may_be_symbols() -> TractResult<()> {
         let mut model = TypedModel::default();

@@ -1,5 +1,5 @@
-//! Which sums are replaced: those along axes that stand before others, such as an image's height and width before its
-//! channels. The library takes their elements one by one, each from another row.
+//! Replaces sums along axes before the last ones, such as an image's height and width before its
+//! channels. The library reads their elements one by one, each from another row.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::nn::{Reduce, Reducer};
@@ -9,7 +9,7 @@ use crate::engine::tract::pool::computed_anew;
 use crate::kernels::Cpu;
 use crate::kernels::float::sum_of_rows;
 
-/// What takes the place of this node, if it is such a sum of float32.
+/// Returns the replacement of this node, if it is such a float32 sum.
 pub(super) fn replaced(
     model: &TypedModel,
     node: &TypedNode,

@@ -1,4 +1,4 @@
-//! Attentions in graphs, as models have them.
+//! Tests of fused attentions in graphs, as models contain them.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::Slice;
@@ -10,7 +10,7 @@ use tract_onnx::tract_core::ops::nn::{Softmax, SoftmaxKind};
 use super::{attention, replace};
 use crate::kernels::Cpu;
 
-/// An attention: how axes stand in both products, and the shapes of queries, keys, values and of a mask.
+/// An attention: the axes of both products, and the shapes of queries, keys, values and of a mask.
 struct Case {
     scores: &'static str,
     output: &'static str,
@@ -84,7 +84,7 @@ impl Case {
         Ok(output.into_tensor())
     }
 
-    /// Runs it both ways; whether it was found.
+    /// Runs it both ways and returns `true` if it was fused.
     fn check(&self) -> TractResult<bool> {
         let wanted = self.results(self.model()?)?;
         let mut model = self.model()?;
@@ -138,7 +138,7 @@ fn attentions_are_found_however_their_axes_stand() -> TractResult<()> {
             mask: Some(&[1, 3, 1, 7]),
             ..CASE
         },
-        // Heads beside each other in a row.
+        // Heads that are adjacent within a row.
         Case {
             scores: "bmhk,bnhk->bhmn",
             output: "bhmn,bnhv->bmhv",
@@ -152,7 +152,7 @@ fn attentions_are_found_however_their_axes_stand() -> TractResult<()> {
             swapped: true,
             ..CASE
         },
-        // Keys and values that all heads share, and axes of one element that others do not have.
+        // Keys and values shared by all heads, and axes of size 1 in only one operand.
         Case {
             scores: "bhmk,bnk->bhmn",
             output: "bhmn,bnv->bhmv",
@@ -182,7 +182,7 @@ fn attentions_are_found_however_their_axes_stand() -> TractResult<()> {
 #[test]
 fn what_is_no_attention_stays() -> TractResult<()> {
     let cases = [
-        // Sums that are not along the last axis, or not along the keys.
+        // Sums that do not go along the last axis, or not along the keys.
         Case {
             scores: "bhkm,bhkn->bhmn",
             shapes: [&[2, 3, 4, 5], &[2, 3, 4, 7], &[2, 3, 7, 6]],
@@ -202,12 +202,12 @@ fn what_is_no_attention_stays() -> TractResult<()> {
             output: "bhmn,bhnv->bhvm",
             ..CASE
         },
-        // A mask for each query, not for each key.
+        // A mask per query, not per key.
         Case {
             mask: Some(&[1, 1, 5, 1]),
             ..CASE
         },
-        // Heads are added up.
+        // A sum over heads.
         Case {
             output: "bhmn,bhnv->bmv",
             ..CASE
@@ -219,7 +219,7 @@ fn what_is_no_attention_stays() -> TractResult<()> {
     Ok(())
 }
 
-/// Weights that something else reads are computed.
+/// Weights that another operator reads are computed.
 #[test]
 fn weights_that_are_read_stay() -> TractResult<()> {
     let mut model = CASE.model()?;

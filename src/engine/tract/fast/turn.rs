@@ -1,5 +1,5 @@
-//! Which moves of an axis are replaced: those that are left when the library has chosen its kernels, on elements whose
-//! memory must be written anew. The library takes them one by one.
+//! Replaces the transpositions of one axis that remain after the library has chosen its kernels and
+//! that must rewrite memory. The library copies their elements one by one.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -7,7 +7,7 @@ use crate::engine::tract::kernel::Kernel;
 use crate::engine::tract::pool::{computed, computed_bytes};
 use crate::kernels::turn::turned;
 
-/// Puts operators of ours in the place of all.
+/// Replaces all of them by operators of this module.
 pub(super) fn settle(model: &mut TypedModel) {
     for node in &mut model.nodes {
         let Some(AxisOp::Move(from, to)) = node.op_as::<AxisOp>() else {
@@ -39,10 +39,10 @@ pub(super) fn settle(model: &mut TypedModel) {
     }
 }
 
-/// The shape when an axis was moved, and what changes places: `[lead, a, b, run]`.
+/// Returns the shape after moving an axis, and the blocks that change places: `[lead, a, b, run]`.
 fn moved(shape: &[usize], [from, to]: [usize; 2]) -> TractResult<(TVec<usize>, [usize; 4])> {
     let (first, last) = (from.min(to), from.max(to));
-    ensure!(last < shape.len(), "axis {last} of the shape {shape:?}");
+    ensure!(last < shape.len(), "axis {last} is out of range for the shape {shape:?}");
     let mut moved: TVec<usize> = shape.into();
     let size = moved.remove(from);
     moved.insert(to, size);

@@ -1,8 +1,8 @@
-//! A graph within a node: what it gives for what it is given, and running it.
+//! [`Body`]: a subgraph inside a node, such as the body of a `Loop` or a branch of an `If`: its output facts, and its runs.
 //!
-//! It is planned when it is run, for the shapes it is then run with: what a branch that is not taken
-//! would refuse never matters. Small integers become part of a plan where planning fails without their
-//! values, as for whole models.
+//! A subgraph is planned when it runs, for the shapes of that run. Errors in a branch that is never
+//! taken therefore never matter. Small integers become part of a plan if planning fails without
+//! their values, as for whole models.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,26 +21,26 @@ use super::super::guard::Failure;
 use super::super::plans::Plans;
 use super::super::runner::Runner;
 
-/// Tensors with more elements are data, not shapes or axes.
+/// Tensors with more elements than this are data, not shapes or axes.
 const MAX_CONSTANT: usize = 64;
 
-/// A graph within a node.
+/// A subgraph inside a node.
 #[derive(Clone)]
 pub(super) struct Body {
     graph: Arc<InferenceModel>,
-    /// Names of tensors around it that it uses: its last inputs.
+    /// Names of the outer tensors that it uses: its last inputs.
     pub(super) captured: Vec<String>,
     plans: Arc<Mutex<Planned>>,
 }
 
-/// What was planned so far.
+/// The plans made so far.
 struct Planned {
     known: Plans<Key, Runner>,
-    /// Whether planning took values of integers.
+    /// Is `true` if planning needs values of integers.
     needs_values: bool,
 }
 
-/// What a plan was made for: types, shapes and the values that are part of it.
+/// The inputs that a plan was made for: types, shapes and the values that are part of it.
 type Key = Vec<(DatumType, TVec<usize>, Option<Vec<u8>>)>;
 
 impl fmt::Debug for Body {
@@ -50,15 +50,15 @@ impl fmt::Debug for Body {
 }
 
 impl Body {
-    /// Reads the graph that is this attribute of a node.
+    /// Reads the subgraph in this attribute of a node.
     pub(super) fn read(
         context: &ParsingContext,
         node: &NodeProto,
         name: &str,
     ) -> TractResult<(Self, GraphProto)> {
         let graph = attribute(node, name).and_then(|found| found.g.clone());
-        let mut graph = graph.with_context(|| format!("it has no graph `{name}`"))?;
-        // A loop's graph need not say what it carries; the library wants to be told.
+        let mut graph = graph.with_context(|| format!("the graph `{name}` is missing"))?;
+        // A loop's graph may omit the types of carried tensors, but the library requires them.
         let untyped: Vec<usize> = (0..graph.input.len())
             .filter(|place| graph.input[*place].r#type.is_none())
             .collect();
@@ -83,12 +83,12 @@ impl Body {
         Ok((body, graph))
     }
 
-    /// How many tensors it gives.
+    /// Returns the number of outputs.
     pub(super) fn outputs(&self) -> usize {
         self.graph.outputs.len()
     }
 
-    /// What it gives for inputs of these facts, as far as that is known.
+    /// Returns the facts of the outputs for inputs of these facts, as far as they are known.
     pub(super) fn facts(&self, inputs: &[InferenceFact]) -> TractResult<TVec<InferenceFact>> {
         let mut graph = self.given(inputs)?;
         graph.analyse(false)?;
@@ -96,7 +96,7 @@ impl Body {
         facts.collect()
     }
 
-    /// The graph for inputs of these facts.
+    /// Returns the graph for inputs of these facts.
     fn typed(&self, inputs: &[InferenceFact]) -> TractResult<TypedModel> {
         self.given(inputs)?.into_typed()
     }
@@ -105,12 +105,12 @@ impl Body {
         let mut graph = (*self.graph).clone();
         ensure!(
             graph.inputs.len() == inputs.len(),
-            "a graph within a node takes {} inputs, not {}",
+            "a subgraph needs {} inputs, got {}",
             graph.inputs.len(),
             inputs.len()
         );
         for (place, fact) in inputs.iter().enumerate() {
-            // What the graph says of its inputs may name sizes that are numbers here.
+            // The graph may declare symbolic sizes whose values are known here.
             let declared = graph.input_fact(place)?;
             let known = declared
                 .unify(fact)
@@ -121,7 +121,7 @@ impl Body {
         Ok(graph)
     }
 
-    /// Writes the graph into the one around it, where `inputs` are what it is given.
+    /// Inlines the subgraph into the outer graph, with `inputs` as its inputs.
     pub(super) fn write(
         &self,
         prefix: &str,
@@ -152,7 +152,7 @@ impl Body {
         Ok(outputs.map(|outlet| written[outlet]).collect())
     }
 
-    /// Runs it. Sizes come out as plain integers.
+    /// Runs the subgraph. Symbolic sizes in its outputs become plain integers.
     pub(super) fn run(&self, inputs: &[TValue]) -> TractResult<TVec<TValue>> {
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         let stages = if plans.needs_values {
@@ -173,7 +173,7 @@ impl Body {
                 }
             }
         }
-        let failure = first.context("no plan was tried")?;
+        let failure = first.context("no plan was attempted")?;
         Err(TractError::msg(failure.text()))
     }
 
@@ -214,7 +214,7 @@ impl Body {
         runner.run(values.cloned().collect(), self.outputs())
     }
 
-    /// The graph for these tensors, of which some become part of it.
+    /// Returns the graph for these tensors, some of which become part of it.
     fn for_values(
         &self,
         inputs: &[TValue],
@@ -237,7 +237,7 @@ impl Body {
     }
 }
 
-/// How many bytes the constants of a graph take.
+/// Returns the size of a graph's constants, in bytes.
 fn weights(graph: &InferenceModel) -> u64 {
     let constants = graph.nodes().iter();
     let constants = constants.filter_map(|node| node.op_as::<Const>());
@@ -245,7 +245,7 @@ fn weights(graph: &InferenceModel) -> u64 {
     sizes.fold(0, |sum, size| sum + size as u64)
 }
 
-/// A type for what has none, to be forgotten.
+/// A placeholder type for an input without one, which is removed later.
 fn any_type() -> TypeProto {
     let tensor = type_proto::Tensor {
         elem_type: 1,
@@ -257,7 +257,7 @@ fn any_type() -> TypeProto {
     }
 }
 
-/// The tensor with its sizes as integers.
+/// Converts a tensor of symbolic sizes to integers.
 fn plain(value: TValue) -> TractResult<TValue> {
     if value.datum_type() == TDim::datum_type() {
         return Ok(value.cast_to::<i64>()?.into_owned().into_tvalue());
@@ -265,7 +265,7 @@ fn plain(value: TValue) -> TractResult<TValue> {
     Ok(value)
 }
 
-/// The type that a tensor has outside of the library's arithmetic with sizes.
+/// Returns the type of a tensor outside of the library's arithmetic with sizes.
 pub(super) fn plain_type(dtype: DatumType) -> DatumType {
     if dtype == TDim::datum_type() {
         i64::datum_type()
@@ -274,7 +274,7 @@ pub(super) fn plain_type(dtype: DatumType) -> DatumType {
     }
 }
 
-/// These tensors with sizes as integers, in the graph.
+/// Converts tensors of symbolic sizes in a graph to integers.
 pub(super) fn plain_inputs(
     prefix: &str,
     target: &mut TypedModel,

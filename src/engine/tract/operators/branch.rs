@@ -1,8 +1,8 @@
-//! `If`: one of two graphs, chosen when the model is planned if the condition is known then, else when
-//! it runs.
+//! `If`: one of two subgraphs, chosen when the model is planned if the condition is known then, or
+//! else when it runs.
 //!
-//! Only the chosen graph is ever computed, so the other may be impossible for the shapes at hand (a
-//! `Squeeze` of what cannot be squeezed), as exporters write it.
+//! Only the chosen subgraph is computed. The other one may be impossible for the actual shapes
+//! (such as an invalid `Squeeze`), as in models of some exporters.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -11,23 +11,24 @@ use tract_onnx::tract_hir::internal::*;
 use super::body::{Body, plain_inputs};
 use super::facts::{common, facts_of, outer_fact, without_sizes};
 
-/// `If` as the model has it.
+/// An `If` node of the model.
 #[derive(Debug, Clone)]
 struct If {
-    /// For a true and for a false condition.
+    /// The branches for a true and for a false condition.
     branches: [Branch; 2],
 }
 
 #[derive(Debug, Clone)]
 struct Branch {
     body: Body,
-    /// Which input of the node each of the graph's is.
+    /// For each input of the graph, the index of the node's input.
     inputs: Vec<usize>,
-    /// What was last found out about its outputs, and from what.
+    /// The last inferred facts of its outputs, with the facts of the inputs they were inferred
+    /// from.
     last: Option<(Vec<InferenceFact>, Option<TVec<InferenceFact>>)>,
 }
 
-/// Reads a node.
+/// Builds the operator of a node.
 pub(super) fn build(
     context: &ParsingContext,
     node: &NodeProto,
@@ -38,7 +39,7 @@ pub(super) fn build(
     ];
     ensure!(
         bodies[0].outputs() == bodies[1].outputs(),
-        "its branches give {} and {} outputs",
+        "its branches have {} and {} outputs",
         bodies[0].outputs(),
         bodies[1].outputs()
     );
@@ -62,7 +63,8 @@ pub(super) fn build(
 }
 
 impl Branch {
-    /// What its outputs are, as far as that is known; nothing if it is impossible.
+    /// Returns the facts of its outputs, as far as they are known; `None` if the branch is
+    /// impossible.
     fn facts(&mut self, inputs: &[&InferenceFact]) -> Option<TVec<InferenceFact>> {
         let given: Vec<InferenceFact> = self.inputs.iter().map(|at| inputs[*at].clone()).collect();
         match &self.last {
@@ -75,7 +77,7 @@ impl Branch {
         }
     }
 
-    /// Those of the node's inputs that are its own.
+    /// Returns the inputs of the node that this branch uses.
     fn own<T: Clone>(&self, inputs: &[T]) -> TVec<T> {
         self.inputs.iter().map(|at| inputs[*at].clone()).collect()
     }
@@ -163,7 +165,7 @@ impl InferenceOp for If {
                 pairs.map(|(yes, no)| common(yes, no)).collect()
             }
             (Err(error), Err(_)) => return Err(error),
-            // What is impossible is an error when it is chosen; its sizes would be others.
+            // An impossible branch is an error only if it is chosen. Sizes may differ then.
             (Ok(one), Err(_)) | (Err(_), Ok(one)) => one.iter().map(without_sizes).collect(),
         };
         let facts = found.iter().map(|fact| outer_fact(target, fact));
@@ -177,16 +179,16 @@ impl InferenceOp for If {
     as_op!();
 }
 
-/// Which branch a condition chooses.
+/// Returns the index of the branch that a condition chooses.
 fn place(condition: &Tensor) -> TractResult<usize> {
     let values = condition.try_as_plain_ram()?;
     match values.as_slice::<bool>()? {
         [condition] => Ok(usize::from(!condition)),
-        other => bail!("the condition of `If` is one value, not {}", other.len()),
+        other => bail!("the condition of `If` must be one value, got {}", other.len()),
     }
 }
 
-/// `If` whose condition is not known before it runs.
+/// An `If` whose condition is known only when it runs.
 #[derive(Debug, Clone)]
 struct Chosen {
     branches: [Branch; 2],

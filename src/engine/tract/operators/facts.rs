@@ -1,10 +1,10 @@
-//! What is known of the tensors that go into a graph within a node and come out of it.
+//! Facts about the inputs and outputs of subgraphs inside a node.
 
 use tract_onnx::tract_hir::internal::*;
 
 use super::body::plain_type;
 
-/// What the graph around knows of these.
+/// Returns the facts of these tensors in the outer graph.
 pub(super) fn facts_of(
     target: &TypedModel,
     outlets: &[OutletId],
@@ -15,7 +15,7 @@ pub(super) fn facts_of(
     facts.collect()
 }
 
-/// What is true of both.
+/// Returns the facts that hold for both.
 pub(super) fn common(left: &InferenceFact, right: &InferenceFact) -> InferenceFact {
     let dtypes = [left, right].map(|fact| fact.datum_type.concretize().map(plain_type));
     let dtype = match dtypes {
@@ -44,7 +44,7 @@ pub(super) fn common(left: &InferenceFact, right: &InferenceFact) -> InferenceFa
     }
 }
 
-/// The same, whatever its sizes are.
+/// Returns the fact without its sizes.
 pub(super) fn without_sizes(fact: &InferenceFact) -> InferenceFact {
     let mut fact = fact.clone().without_value();
     let dims = fact.shape.dims().map(|_| GenericFactoid::Any).collect();
@@ -60,16 +60,16 @@ pub(super) fn without_sizes(fact: &InferenceFact) -> InferenceFact {
     fact
 }
 
-/// What is known of a graph's output before it ran, to those around it: sizes that are not known are
-/// symbols that the run gives a value.
+/// Returns the fact of a subgraph's output for the outer graph, before it runs. Unknown sizes
+/// become symbols that the run binds.
 pub(super) fn outer_fact(target: &TypedModel, fact: &InferenceFact) -> TractResult<TypedFact> {
     let dtype = fact.datum_type.concretize();
     let dtype = dtype.context(
-        "graphs within a node that give tensors of types not known before they run are not supported",
+        "subgraphs with outputs of computed types are not supported",
     )?;
     ensure!(
         fact.shape.rank().concretize().is_some(),
-        "graphs within a node that give tensors with a number of dimensions not known before they run \
+        "subgraphs with outputs of a computed number of dimensions \
          are not supported"
     );
     let dims = fact.shape.dims().map(|dim| {

@@ -1,5 +1,5 @@
-//! `GatherND` and `ScatterND`: indices count from the end where they are negative, and one that
-//! is out of range is an error with its value, not a neighbour's element.
+//! `GatherND` and `ScatterND`. Negative indices count from the end. An index out of range is an
+//! error that names it, instead of another element.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -10,30 +10,30 @@ use super::super::graph::integer;
 use super::super::guard::InvalidInput;
 use super::super::library::usual_expansion;
 
-/// What reading a node gives.
+/// The result of building a node's operator.
 pub(in crate::engine::tract) type Built = TractResult<(Box<dyn InferenceOp>, Vec<String>)>;
 
-/// Reads a `GatherND`.
+/// Builds a `GatherND`.
 pub(super) fn gather(_: &ParsingContext, node: &NodeProto) -> Built {
     let batch_dims = usize::try_from(integer(node, "batch_dims", 0))?;
     let rules = Rules::new(batch_dims);
     Ok((expand(Gather { rules }), vec![]))
 }
 
-/// Reads a `ScatterND`, which is the library's but for its indices.
+/// Builds a `ScatterND`: the library's operator, with corrected indices.
 pub(super) fn scatter(context: &ParsingContext, node: &NodeProto) -> Built {
     let usual = usual_expansion(context, node)?;
     Ok((expand(Scatter { usual }), vec![]))
 }
 
-/// Places in a tensor, from tuples of indices into its dimensions after the first `batch_dims`: for
-/// each tuple the number of the slice it names, within its batch.
+/// Converts tuples of indices into the dimensions after the first `batch_dims`. Returns, for each
+/// tuple, the number of its slice within its batch.
 fn places(data: &[usize], indices: &Tensor, batch_dims: usize) -> TractResult<Vec<usize>> {
     let depth = indices
         .shape()
         .last()
         .copied()
-        .context("indices have a dimension")?;
+        .context("indices need at least one dimension")?;
     let sizes = data.get(batch_dims..batch_dims + depth).with_context(|| {
         format!("indices of {depth} dimensions are too many for a tensor of shape {data:?}")
     })?;
@@ -51,19 +51,19 @@ fn places(data: &[usize], indices: &Tensor, batch_dims: usize) -> TractResult<Ve
     (0..count).map(place).collect()
 }
 
-/// The index counted from the start.
+/// Returns the index, counted from the start, or an error if it is out of range.
 pub(super) fn checked(index: i64, size: usize) -> TractResult<usize> {
     let from_end = if index < 0 { i64::try_from(size)? } else { 0 };
     let found = usize::try_from(index.saturating_add(from_end)).ok();
     let found = found.filter(|index| *index < size);
     found.ok_or_else(|| {
-        let reason = format!("the index {index} is outside of a dimension of {size}");
+        let reason = format!("the index {index} is outside a dimension of {size}");
         let operator = "indices".to_owned();
         InvalidInput { operator, reason }.into()
     })
 }
 
-/// Slices of a tensor, one after the other.
+/// Copies slices of a tensor, one after the other.
 fn copy<T: Datum + Copy>(
     data: &Tensor,
     shape: &[usize],
@@ -125,7 +125,7 @@ impl EvalOp for Gather {
         let batches: usize = data.shape()[..batch_dims].iter().product();
         ensure!(
             data.shape()[..batch_dims] == indices.shape()[..batch_dims.min(indices.rank())],
-            "batches of {:?} and of {:?} are not the same",
+            "batches of {:?} and of {:?} differ",
             data.shape(),
             indices.shape()
         );
@@ -153,7 +153,7 @@ impl TypedOp for Gather {
         let mut shape: TVec<TDim> = inputs[1].shape.to_tvec();
         let depth = shape
             .pop()
-            .context("indices have a dimension")?
+            .context("indices need at least one dimension")?
             .to_usize()?;
         let kept = inputs[0].shape.iter().skip(self.rules.batch_dims + depth);
         shape.extend(kept.cloned());
@@ -196,7 +196,7 @@ impl Expansion for Scatter {
     }
 }
 
-/// Indices into a tensor, counted from the start of each dimension.
+/// Converts indices into a tensor to non-negative ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Normal;
 
@@ -218,7 +218,7 @@ impl EvalOp for Normal {
             .shape()
             .last()
             .copied()
-            .context("indices have a dimension")?;
+            .context("indices need at least one dimension")?;
         ensure!(
             depth <= data.rank(),
             "indices of {depth} dimensions are too many for a tensor of shape {:?}",

@@ -1,6 +1,6 @@
-//! Operators of ours for ONNX: what the library has no code for, or code that is wrong.
+//! ONNX operators that the tract library lacks or computes wrongly.
 //!
-//! They are registered in its place, so the library's reader builds them like its own.
+//! They are registered in the library's reader, which builds them like its own operators.
 
 mod body;
 mod branch;
@@ -18,7 +18,7 @@ pub(super) use indices::Built;
 
 use super::recurrent;
 
-/// The library's reader of ONNX, with the operators of ours.
+/// Returns the library's ONNX reader with the operators of this crate.
 pub(super) fn reader() -> Onnx {
     let mut reader = tract_onnx::onnx();
     for name in ["RNN", "GRU", "LSTM", "DynamicQuantizeLSTM"] {

@@ -1,4 +1,4 @@
-//! `OneHot` of any depth, known before it runs or not.
+//! `OneHot` with a depth that may be known only when the operator runs.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -7,7 +7,7 @@ use tract_onnx::tract_hir::internal::*;
 use super::super::graph::integer;
 use super::indices::{Built, checked};
 
-/// Reads a `OneHot`.
+/// Builds a `OneHot`.
 pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
     let axis = integer(node, "axis", -1);
     Ok((expand(OneHot { axis }), vec![]))
@@ -28,7 +28,7 @@ impl OneHot {
         };
         ensure!(
             (0..=rank).contains(&axis),
-            "there is no axis {} to put the depth at",
+            "axis {} for the depth does not exist",
             self.axis
         );
         Ok(usize::try_from(axis)?)
@@ -84,12 +84,12 @@ fn depth_of(depth: &Tensor) -> TractResult<usize> {
     let values = values.try_as_plain_ram()?;
     match values.as_slice::<i64>()? {
         [depth] if *depth >= 0 => Ok(usize::try_from(*depth)?),
-        other => bail!("the depth of a one-hot encoding is one number of 0 or more, not {other:?}"),
+        other => bail!("the depth of a one-hot encoding must be one number of at least 0, got {other:?}"),
     }
 }
 
-/// A one-hot encoding along an axis. An index out of range is a row of the off value, as the standard
-/// says.
+/// A one-hot encoding along an axis. An index out of range gives a row of the off value, as the
+/// standard specifies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Encode {
     axis: usize,
@@ -120,7 +120,7 @@ impl EvalOp for Encode {
         ) -> TractResult<Tensor> {
             let values = values.try_as_plain_ram()?;
             let [off, on] = values.as_slice::<T>()? else {
-                bail!("a one-hot encoding has two values");
+                bail!("a one-hot encoding needs two values");
             };
             let mut encoded = vec![*off; shape.iter().product()];
             let depth = encoded.len().checked_div(hot.len()).unwrap_or(0);

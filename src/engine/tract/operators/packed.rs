@@ -1,7 +1,8 @@
-//! `MatMulNBits`: rows times weights of two, four or eight bits, which stay that small in memory (two of them as four).
+//! `MatMulNBits`: rows times weights of two, four or eight bits, which stay packed in memory (two
+//! bits as four).
 //!
-//! The library rounds scales of blocks of 32 to float16, makes float32 of weights in other blocks, and has no
-//! weights of eight bits. What is not here (blocks that do not fill the rows) is the library's.
+//! The library rounds scales of blocks of 32 to float16, converts weights in other blocks to
+//! float32, and lacks weights of eight bits. It still handles blocks that do not fill the rows.
 
 use tract_onnx::model::{ParsingContext, optional_inputs};
 use tract_onnx::pb::NodeProto;
@@ -17,10 +18,10 @@ use super::indices::Built;
 use crate::kernels::Cpu;
 use crate::kernels::rows::{Bits, PackedProduct, Sizes};
 
-/// The operator.
+/// The operator's name.
 pub(super) const NAME: &str = "MatMulNBits";
 
-/// Reads a `MatMulNBits`.
+/// Builds a `MatMulNBits`.
 pub(super) fn build(context: &ParsingContext, node: &NodeProto) -> Built {
     if let Some(product) = Product::of(node) {
         return Ok((expand(product), vec![]));
@@ -28,37 +29,37 @@ pub(super) fn build(context: &ParsingContext, node: &NodeProto) -> Built {
     usual(context, node)
 }
 
-/// How many bits a stored number has; the first of a byte are its lowest.
+/// Number of bits of a stored number. The first number of a byte is in its lowest bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stored(usize);
 
 impl Stored {
     const TWO: Self = Self(2);
 
-    /// That of a node's weights, if numbers of so many bits are here.
+    /// Returns the number of bits of a node's weights, if it is supported here.
     pub(super) fn of(node: &NodeProto) -> Option<Self> {
         let bits = usize::try_from(integer(node, "bits", 4)).ok()?;
         matches!(bits, 2 | 4 | 8).then_some(Self(bits))
     }
 
-    /// Numbers in a byte.
+    /// Numbers per byte.
     pub(super) fn per_byte(self) -> usize {
         8 / self.0
     }
 
-    /// Bytes of so many numbers.
+    /// Returns the number of bytes for `count` numbers.
     pub(super) fn bytes_of(self, count: usize) -> usize {
         count.div_ceil(self.per_byte())
     }
 
-    /// One of the numbers.
+    /// Returns one of the numbers.
     pub(super) fn part(self, bytes: &[u8], at: usize) -> u8 {
         let each = self.per_byte();
         let shifted = bytes[at / each] >> (self.0 * (at % each));
         shifted & (u8::MAX >> (8 - self.0))
     }
 
-    /// What stands for zero where nothing is said.
+    /// The default zero point.
     pub(super) fn middle(self) -> u8 {
         1 << (self.0 - 1)
     }
@@ -77,7 +78,7 @@ struct Product {
 }
 
 impl Product {
-    /// The product that a node is, if it is one that is here.
+    /// Returns the product in a node, if it is supported here.
     fn of(node: &NodeProto) -> Option<Self> {
         let stored = Stored::of(node)?;
         let size = |name| usize::try_from(integer(node, name, 0)).ok();
@@ -100,7 +101,7 @@ impl Product {
         })
     }
 
-    /// Packs what is stored.
+    /// Packs the stored weights.
     fn pack(
         &self,
         weights: &Tensor,
@@ -124,7 +125,7 @@ impl Product {
         let zeros = zeros.map(|zeros| {
             ensure!(
                 zeros.datum_type() == DatumType::U8,
-                "zero points of {:?} are not supported; packed ones are",
+                "zero points of {:?} are not supported: expected packed ones",
                 zeros.datum_type()
             );
             let bytes = zeros.try_as_plain_ram()?;
@@ -140,7 +141,7 @@ impl Product {
             Ok(of_rows.collect::<Vec<u8>>())
         });
         let zeros = match zeros.transpose()? {
-            // Without them zero is in the middle, which for wider bits is elsewhere.
+            // The default zero point is the middle. Packing two bits as four moves the middle.
             None if self.stored == Stored::TWO => {
                 Some(vec![Stored::TWO.middle(); outputs * groups])
             }
@@ -188,7 +189,7 @@ impl Expansion for Product {
     ) -> TractResult<TVec<OutletId>> {
         let stored = |at: usize, what: &str| {
             let stored = model.outlet_fact(inputs[at])?.konst.clone();
-            stored.with_context(|| format!("{what} not known before it runs are not supported"))
+            stored.with_context(|| format!("computed {what} are not supported"))
         };
         let (weights, scales) = (stored(1, "weights")?, stored(2, "scales")?);
         let zeros = self.zeros.map(|at| stored(at, "zero points")).transpose()?;

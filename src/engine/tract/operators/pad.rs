@@ -1,4 +1,4 @@
-//! `Pad` whose pads may be negative: what they take away goes first, then the rest is padded.
+//! `Pad` with pads that may be negative: negative pads crop first, then the rest is padded.
 
 use tract_onnx::model::{ParsingContext, optional_inputs};
 use tract_onnx::pb::NodeProto;
@@ -7,15 +7,15 @@ use tract_onnx::tract_hir::internal::*;
 
 use super::super::graph::{attribute, text};
 
-/// `Pad` as the model has it.
+/// A `Pad` node of the model.
 #[derive(Debug, Clone)]
 struct Pad {
     mode: Mode,
-    /// The pads, where they are an attribute.
+    /// The pads, if they are an attribute.
     pads: Option<Vec<i64>>,
-    /// The value, where it is an attribute.
+    /// The value, if it is an attribute.
     value: f32,
-    /// Which inputs the value and the axes are.
+    /// Indices of the inputs with the value and the axes.
     inputs: [Option<usize>; 2],
 }
 
@@ -26,7 +26,7 @@ enum Mode {
     Edge,
 }
 
-/// Reads a node.
+/// Builds the operator of a node.
 pub(super) fn build(
     _: &ParsingContext,
     node: &NodeProto,
@@ -51,7 +51,7 @@ pub(super) fn build(
 }
 
 impl Pad {
-    /// What each dimension gets at its start and end.
+    /// Returns the pads at the start and the end of each dimension.
     fn of_dimensions(
         &self,
         rank: usize,
@@ -65,7 +65,7 @@ impl Pad {
         let pads = match (&self.pads, pads) {
             (Some(pads), _) => pads.clone(),
             (None, Some(pads)) => integers(pads)?,
-            (None, None) => bail!("pads that are not known before it runs are not supported"),
+            (None, None) => bail!("computed pads are not supported"),
         };
         let axes = match axes {
             Some(axes) => integers(axes)?,
@@ -87,7 +87,7 @@ impl Pad {
             let dimension = usize::try_from(counted)
                 .ok()
                 .and_then(|axis| all.get_mut(axis));
-            let dimension = dimension.with_context(|| format!("there is no axis {axis} to pad"))?;
+            let dimension = dimension.with_context(|| format!("axis {axis} to pad does not exist"))?;
             *dimension = [pads[at], pads[at + axes.len()]];
         }
         Ok(all)
@@ -142,7 +142,7 @@ impl Expansion for Pad {
     ) -> TractResult<TVec<OutletId>> {
         let stored = |at: usize, what: &str| {
             let stored = model.outlet_fact(inputs[at])?.konst.clone();
-            stored.with_context(|| format!("{what} not known before it runs are not supported"))
+            stored.with_context(|| format!("computed {what} are not supported"))
         };
         let pads = self.pads.is_none().then(|| stored(1, "pads")).transpose()?;
         let [value, axes] = self.inputs;
@@ -171,7 +171,7 @@ impl Expansion for Pad {
                 && start.max(end) >= size.max(1)
             {
                 bail!(
-                    "a reflection of {} elements on a dimension of {size}, of which one is where it is reflected",
+                    "cannot reflect {} elements on a dimension of {size}",
                     start.max(end)
                 );
             }
@@ -184,7 +184,7 @@ impl Expansion for Pad {
                 let value = value.map_or_else(|| tensor0(self.value), Arc::unwrap_or_clone);
                 ensure!(
                     value.len() == 1,
-                    "a padding has one value, not {}",
+                    "padding needs one value, got {}",
                     value.len()
                 );
                 let mut value = value.cast_to_dt(dtype)?.into_owned();

@@ -1,7 +1,7 @@
-//! `Loop`: a graph that is run again and again on what it gave before.
+//! `Loop`: a subgraph that runs repeatedly on its own outputs.
 //!
-//! How often is known only when it runs, and so is the number of slices it collects. What it carries may
-//! change its sizes from turn to turn, but neither its type nor its number of dimensions.
+//! The number of iterations is known only at run time, and so is the number of collected slices.
+//! Carried tensors may change their sizes from iteration to iteration, but neither type nor rank.
 
 use tract_onnx::model::{ParsingContext, optional_inputs, optional_outputs};
 use tract_onnx::pb::{GraphProto, NodeProto, type_proto};
@@ -11,25 +11,26 @@ use tract_onnx::tract_hir::internal::*;
 use super::body::{Body, plain_inputs};
 use super::facts::{common, facts_of, outer_fact, without_sizes};
 
-/// `Loop`, whose graph takes the turn's number, the condition, what is carried and what it captures.
+/// A `Loop` node. Inputs of its graph: iteration number, condition, carried tensors, captured
+/// tensors.
 #[derive(Debug, Clone)]
 struct Loop {
     body: Body,
-    /// Which input says how many turns there are at most.
+    /// The input with the maximum number of iterations.
     turns: Option<usize>,
-    /// Which input says whether there is a first turn.
+    /// The input with the condition for the first iteration.
     condition: Option<usize>,
-    /// Which inputs are carried at first.
+    /// The inputs with the initial carried tensors.
     carried: Vec<usize>,
-    /// Which inputs it captures.
+    /// The captured inputs.
     captured: Vec<usize>,
-    /// What the graph says of its outputs.
+    /// The facts that the graph declares for its outputs.
     declared: Vec<InferenceFact>,
-    /// Which of the graph's outputs, after the condition, the node's are.
+    /// The graph's outputs, counted after the condition, that are outputs of the node.
     outputs: Vec<usize>,
 }
 
-/// Reads a node.
+/// Builds the operator of a node.
 pub(super) fn build(
     context: &ParsingContext,
     node: &NodeProto,
@@ -39,7 +40,7 @@ pub(super) fn build(
     let carried = given
         .iter()
         .skip(2)
-        .map(|input| input.context("what a loop carries is missing"));
+        .map(|input| input.context("a carried input of a loop is missing"));
     let carried = carried.collect::<TractResult<Vec<usize>>>()?;
     let own = given.iter().flatten().count();
     let places = 0..node.output.len();
@@ -49,7 +50,7 @@ pub(super) fn build(
     let outputs: Vec<usize> = outputs.map(|(place, _)| place).collect();
     ensure!(
         body.outputs() > carried.len() && outputs.iter().all(|it| *it + 1 < body.outputs()),
-        "its graph gives {} tensors, too few for what it carries and collects",
+        "its graph has {} outputs, too few for the carried and collected tensors",
         body.outputs()
     );
     let captured = body.captured.clone();
@@ -65,7 +66,7 @@ pub(super) fn build(
     Ok((Box::new(repeat), captured))
 }
 
-/// What a graph says of its outputs, without their sizes.
+/// Returns the facts that a graph declares for its outputs, without sizes.
 fn declared(context: &ParsingContext, graph: &GraphProto) -> TractResult<Vec<InferenceFact>> {
     let outputs = graph.output.iter().map(|output| {
         let value = output.r#type.as_ref().and_then(|kind| kind.value.as_ref());
@@ -80,7 +81,7 @@ fn declared(context: &ParsingContext, graph: &GraphProto) -> TractResult<Vec<Inf
 }
 
 impl Loop {
-    /// What it gives for inputs of these facts: the graph's outputs after the condition.
+    /// Returns the facts of the graph's outputs after the condition, for inputs of these facts.
     fn found(&self, inputs: &[InferenceFact]) -> TractResult<Vec<InferenceFact>> {
         let scalar = |dtype: DatumType| InferenceFact::dt_shape(dtype, [0_usize; 0]);
         let of = |places: &[usize]| -> Vec<InferenceFact> {
@@ -91,7 +92,7 @@ impl Loop {
             *fact = fact.clone().without_value();
         }
         let captured = of(&self.captured);
-        // Each round forgets a size at least, or is the last.
+        // Each round drops at least one size, or is the last one.
         let sizes = carried.iter().map(|fact| fact.shape.dims().count());
         for _ in 0..=sizes.sum::<usize>() + 1 {
             let mut given = vec![scalar(i64::datum_type()), scalar(bool::datum_type())];
@@ -133,7 +134,7 @@ impl Loop {
             }
             carried = next;
         }
-        bail!("loops that carry tensors of shapes not known before they run are not supported")
+        bail!("loops that carry tensors of computed shapes are not supported")
     }
 }
 
@@ -174,7 +175,7 @@ impl InferenceOp for Loop {
         let is_known = inputs
             .iter()
             .all(|fact| fact.datum_type.concretize().is_some());
-        // What is not known yet may be known later; what is wrong is said when the graph is made.
+        // Unknown facts may become known later. Errors are reported when the graph is built.
         if let Some(found) = is_known.then(|| self.found(&inputs).ok()).flatten() {
             for (output, place) in outputs.iter_mut().zip(&self.outputs) {
                 output.unify_with(&found[*place])?;
@@ -212,7 +213,7 @@ impl InferenceOp for Loop {
     as_op!();
 }
 
-/// What is collected in no turn: sizes that are not known are none.
+/// Returns the result of collecting slices in zero iterations: unknown sizes become 0.
 fn empty(fact: &InferenceFact) -> Option<(DatumType, TVec<usize>)> {
     let sizes = fact.shape.dims().skip(1).map(|dim| {
         let size = dim.concretize().and_then(|size| size.to_usize().ok());
@@ -222,12 +223,12 @@ fn empty(fact: &InferenceFact) -> Option<(DatumType, TVec<usize>)> {
     Some((fact.datum_type.concretize()?, shape))
 }
 
-/// `Loop` in a graph that can be run.
+/// A `Loop` in a graph that can run.
 #[derive(Debug, Clone)]
 struct Turning {
     of: Loop,
     facts: TVec<TypedFact>,
-    /// What each output is when it is collected in no turn.
+    /// For each output, its value after zero iterations.
     empty: Vec<Option<(DatumType, TVec<usize>)>>,
 }
 
@@ -273,7 +274,7 @@ impl EvalOp for Turning {
             given.append(&mut carried);
             given.extend(of.captured.iter().map(|at| inputs[*at].clone()));
             let mut made = of.body.run(&given)?.into_iter();
-            let condition = made.next().context("a loop's graph gives a condition")?;
+            let condition = made.next().context("the condition of a loop's graph is missing")?;
             goes_on = condition.cast_to_scalar::<bool>()?;
             carried.extend(made.by_ref().take(of.carried.len()));
             for (slices, slice) in collected.iter_mut().zip(made) {
@@ -287,7 +288,7 @@ impl EvalOp for Turning {
             .collect::<Vec<TractResult<TValue>>>();
         for (slices, empty) in collected.iter().zip(&self.empty[all.len()..]) {
             all.push(if slices.is_empty() {
-                let (dtype, shape) = empty.as_ref().context("its type is not known")?;
+                let (dtype, shape) = empty.as_ref().context("its type is unknown")?;
                 Tensor::zero_dt(*dtype, shape).map(IntoTValue::into_tvalue)
             } else {
                 stack(slices)
@@ -296,7 +297,7 @@ impl EvalOp for Turning {
         let mut all: Vec<Option<TractResult<TValue>>> = all.into_iter().map(Some).collect();
         let outputs = of.outputs.iter();
         outputs
-            .map(|place| all[*place].take().context("each output is given once")?)
+            .map(|place| all[*place].take().context("an output is used twice")?)
             .collect()
     }
 }

@@ -1,7 +1,8 @@
-//! `GatherBlockQuantized`: rows of a table of two, four or eight bits, which stays that small in memory.
+//! `GatherBlockQuantized`: rows of a table of two, four or eight bits, which stays packed in
+//! memory.
 //!
-//! The library rounds scales of blocks of 32 to float16. What is not here (tables that a run computes, other axes, 4-bit
-//! element types) is the library's.
+//! The library rounds scales of blocks of 32 to float16. It still handles computed tables, other
+//! axes, and 4-bit element types.
 
 use std::sync::Arc;
 
@@ -16,23 +17,23 @@ use super::super::library::{usual, usual_expansion};
 use super::indices::{Built, checked};
 use super::packed::Stored;
 
-/// The operator.
+/// The operator's name.
 pub(super) const NAME: &str = "GatherBlockQuantized";
 
-/// Reads a `GatherBlockQuantized`.
+/// Builds a `GatherBlockQuantized`.
 pub(super) fn build(context: &ParsingContext, node: &NodeProto) -> Built {
     let Some(form) = Form::of(node) else {
         return usual(context, node);
     };
     let rows = Rows {
         form,
-        // What is wrong with the node the library says once it is known that it is not one of these.
+        // The library reports errors of nodes that are not of these forms.
         library: usual_expansion(context, node).ok(),
     };
     Ok((expand(rows), vec![]))
 }
 
-/// How a table is stored.
+/// The storage form of a table.
 #[derive(Debug, Clone)]
 struct Form {
     stored: Stored,
@@ -61,7 +62,7 @@ struct Rows {
     library: Option<Box<dyn Expansion>>,
 }
 
-/// What a run reads.
+/// The data that a run reads.
 struct Table {
     stored: Stored,
     block: usize,
@@ -73,7 +74,7 @@ struct Table {
 }
 
 impl Table {
-    /// The table of these stored tensors, if they fit each other.
+    /// Creates the table of these stored tensors, if they are consistent.
     fn new(
         form: &Form,
         data: Arc<Tensor>,
@@ -81,7 +82,7 @@ impl Table {
         zeros: Option<Arc<Tensor>>,
     ) -> TractResult<Self> {
         let &[rows, bytes] = data.shape() else {
-            bail!("a table of the shape {:?}; rows are wanted", data.shape());
+            bail!("expected a table of rows, got the shape {:?}", data.shape());
         };
         let columns = bytes * form.stored.per_byte();
         let blocks = columns.div_ceil(form.block);
@@ -116,7 +117,7 @@ impl Table {
         self.data.len() + zeros + size_of_val(self.scales.as_slice())
     }
 
-    /// The rows at these places, one after the other.
+    /// Returns the rows at these positions, one after the other.
     fn gather(&self, places: &Tensor) -> TractResult<Tensor> {
         let indices = places.try_as_plain_ram()?;
         let indices = indices.as_slice::<i64>()?;
@@ -194,12 +195,12 @@ impl Expansion for Rows {
         let (Some(data), Some(scales), false) = (data, scales, zeros == Some(None)) else {
             let library = self.library.as_ref();
             let library =
-                library.context("tables that a run computes are not supported in this form")?;
+                library.context("computed tables are not supported in this form")?;
             return library.wire(prefix, model, inputs);
         };
         ensure!(
             data.datum_type() == DatumType::U8,
-            "a table of {:?} is not supported; bytes of several numbers are",
+            "a table of {:?} is not supported: expected bytes of several numbers",
             data.datum_type()
         );
         let dtype = scales.datum_type();

@@ -1,4 +1,4 @@
-//! Scaled dot products of queries, keys and values, as several backends have them in one operator.
+//! Scaled dot-product attention, which several backends have as one operator.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::logic::Iff;
@@ -9,22 +9,23 @@ use super::builder::{Builder, Wire};
 use super::operators::einsum;
 use crate::tensor::DType;
 
-/// What is attended to.
+/// The inputs of an attention operator.
 pub(super) struct Attention {
     /// `[batch.., heads, queries, size]`
     pub(super) queries: Wire,
-    /// `[batch.., heads, keys, size]`; there may be fewer heads, each for a group of queries'.
+    /// `[batch.., heads, keys, size]`. With fewer heads than the queries, each head serves a group
+    /// of query heads.
     pub(super) keys: Wire,
     /// `[batch.., heads, keys, width]`
     pub(super) values: Wire,
-    /// Booleans say what is seen; numbers are added.
+    /// Boolean masks select keys; numeric masks are added to the scores.
     pub(super) mask: Option<Wire>,
-    /// What products are multiplied by; by default that of the size's root.
+    /// Factor of the scores; by default `1 / sqrt(size)`.
     pub(super) scale: Option<f64>,
 }
 
 impl Attention {
-    /// Wires it, in float32: `[batch.., heads, queries, width]`.
+    /// Adds the operator in float32; the result is `[batch.., heads, queries, width]`.
     pub(super) fn wire(self, builder: &mut Builder) -> TractResult<OutletId> {
         let float = DType::Float32;
         let [q, k, v] = [self.queries, self.keys, self.values]
@@ -34,7 +35,7 @@ impl Attention {
         let rank = shape.len();
         ensure!(
             (2..=5).contains(&rank) && builder.rank(k)? == rank && builder.rank(v)? == rank,
-            "attention of {rank} dimensions"
+            "invalid rank of attention inputs: expected equal ranks of 2 to 5, got {rank}"
         );
         let mut mask = self.mask;
         let of_keys = "abc"[..rank - 2].to_owned();
@@ -74,8 +75,10 @@ impl Attention {
     }
 }
 
-/// The shape of queries, whose own this is, with an axis more for the heads that share keys and values, if there are
-/// fewer heads of these: `[batch.., heads of keys, heads of queries for each, queries, size]`.
+/// Returns the shape of the queries, given their current one.
+///
+/// If several query heads share a key head, an axis is inserted: `[batch.., heads of keys, heads of
+/// queries for each, queries, size]`.
 fn grouped(
     builder: &Builder,
     keys: OutletId,
@@ -88,7 +91,7 @@ fn grouped(
     let (of_keys, of_values) = (&builder.shape(keys)?[at], &builder.shape(values)?[at]);
     ensure!(
         of_keys == of_values,
-        "{of_keys} heads of keys for {of_values} of values"
+        "numbers of heads differ: {of_keys} of keys, {of_values} of values"
     );
     if *of_keys == queries[at] {
         return Ok(None);
@@ -96,14 +99,14 @@ fn grouped(
     let (own, wanted) = (of_keys.to_usize()?, queries[at].to_usize()?);
     ensure!(
         own > 0 && wanted.is_multiple_of(own),
-        "{wanted} heads of queries for {own} of keys"
+        "number of query heads is not a multiple of the key heads: {wanted} and {own}"
     );
     let mut grouped = queries.to_vec();
     grouped.splice(at..=at, [own.to_dim(), (wanted / own).to_dim()]);
     Ok(Some(grouped))
 }
 
-/// A mask for queries of this shape, which [`grouped`] gave.
+/// Adapts a mask to queries of this shape, which [`grouped`] returned.
 fn mask_of_groups(builder: &mut Builder, mask: Wire, grouped: &[TDim]) -> TractResult<Wire> {
     let rank = grouped.len() - 1;
     let outlet = builder.with_rank(mask.outlet, rank)?;
@@ -141,15 +144,15 @@ mod tests {
     const SIZE: usize = 4;
     const WIDTH: usize = 2;
 
-    /// Numbers that follow from their places alone.
+    /// Returns numbers that depend only on their position and the seed.
     fn numbers(count: usize, seed: usize) -> Vec<f32> {
         let number = |at: usize| u8::try_from((at * 37 + seed * 11) % 19).unwrap_or(0);
         let numbers = (0..count).map(|at| f32::from(number(at)) / 8.0 - 1.0);
         numbers.collect()
     }
 
-    /// Queries of so many batches and heads, keys and values of fewer heads, and what is added to scores, for as many
-    /// heads as it has.
+    /// Computes attention plainly: queries of `batches` and `heads`, keys and values of fewer
+    /// heads, and numbers added to the scores, for as many heads as there are.
     fn expected(
         [batches, heads, of_keys]: [usize; 3],
         [q, k, v]: &[Vec<f32>; 3],
@@ -235,7 +238,7 @@ mod tests {
         let mut runner = planned.unwrap_or_else(|unplanned| panic!("{:?}", unplanned.failure));
         let inputs = tensors.iter().zip(&shapes).map(|(values, shape)| {
             let tensor = Tensor::from_shape(shape, values);
-            tensor.expect("they are as many").into_tvalue()
+            tensor.expect("the sizes match").into_tvalue()
         });
         let outputs = runner.run(inputs.collect(), 1).expect("it can be computed");
         let view = outputs[0].try_as_plain_ram().expect("it is in memory");
@@ -255,7 +258,7 @@ mod tests {
                 ];
                 for of_mask in [None, Some(1), Some(heads)] {
                     let added = of_mask.map(|of_mask| numbers(of_mask * QUERIES * KEYS, 4));
-                    // The first key is always seen.
+                    // The first key is always visible.
                     let seen = |added: &[f32]| -> Vec<bool> {
                         let at = added.iter().enumerate();
                         at.map(|(at, it)| at % KEYS == 0 || *it > 0.0).collect()
@@ -263,10 +266,10 @@ mod tests {
                     let seen = added.as_deref().map(seen);
                     let shape = of_mask.map(|of_mask| [of_mask, QUERIES, KEYS]);
                     let numbers = shape.as_ref().zip(added.as_ref()).map(|(shape, added)| {
-                        Tensor::from_shape(shape, added).expect("they are as many")
+                        Tensor::from_shape(shape, added).expect("the sizes match")
                     });
                     let booleans = shape.as_ref().zip(seen.as_ref()).map(|(shape, seen)| {
-                        Tensor::from_shape(shape, seen).expect("they are as many")
+                        Tensor::from_shape(shape, seen).expect("the sizes match")
                     });
                     let hidden = seen.map(|seen| -> Vec<f32> {
                         let values = seen.iter();

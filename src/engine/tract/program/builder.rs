@@ -1,7 +1,8 @@
-//! Building the library's graph: every operator here gives values the shapes and dtypes it says.
+//! Builds a tract graph; every method checks the shapes and dtypes of the values that it adds.
 //!
-//! float16 and bfloat16 are held as float32 and rounded where the program rounds: a [`Wire`] knows
-//! which of them it stands for. Invariant: what a wire holds can be represented in its dtype.
+//! float16 and bfloat16 values are stored as float32 and rounded where the program rounds. A
+//! [`Wire`] records the dtype that it stands for. Invariant: the values of a wire can be
+//! represented in its dtype.
 
 use std::sync::Arc;
 
@@ -19,25 +20,25 @@ use super::super::kernel::Kernel;
 use super::{Size, datum_type};
 use crate::tensor::DType;
 
-/// A value in the graph, and the dtype it has to the program.
+/// A value in the graph, with its dtype in the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wire {
-    /// Where it comes from.
+    /// The value in tract's graph.
     pub(super) outlet: OutletId,
-    /// What it is to the program.
+    /// The dtype in the program.
     pub(super) dtype: DType,
 }
 
-/// A graph that grows.
+/// A graph under construction.
 pub(super) struct Builder {
-    /// The graph.
+    /// tract's model.
     pub(super) model: TypedModel,
     scope: String,
     count: usize,
 }
 
 impl Builder {
-    /// An empty graph.
+    /// Creates an empty graph.
     pub(super) fn new() -> Self {
         Self {
             model: TypedModel::default(),
@@ -46,7 +47,7 @@ impl Builder {
         }
     }
 
-    /// What the nodes wired from now on belong to: their names begin with it.
+    /// Sets the prefix of the names of the nodes that are added from now on.
     pub(super) fn enter(&mut self, scope: String) {
         self.scope = scope;
     }
@@ -56,7 +57,7 @@ impl Builder {
         format!("{} #{}", self.scope, self.count)
     }
 
-    /// Wires an operator with one output.
+    /// Adds an operator with one output.
     pub(super) fn wire(
         &mut self,
         op: impl Into<Box<dyn TypedOp>>,
@@ -66,7 +67,7 @@ impl Builder {
         Ok(outlets[0])
     }
 
-    /// Wires an operator.
+    /// Adds an operator.
     pub(super) fn wire_all(
         &mut self,
         op: impl Into<Box<dyn TypedOp>>,
@@ -74,11 +75,11 @@ impl Builder {
     ) -> TractResult<TVec<OutletId>> {
         let name = self.name();
         let outlets = self.model.wire_node(name, op, inputs)?;
-        ensure!(!outlets.is_empty(), "an operator without outputs");
+        ensure!(!outlets.is_empty(), "an operator has no outputs");
         Ok(outlets)
     }
 
-    /// Wires an operator of ours whose one output has this dtype and shape.
+    /// Adds one of this project's own operators, with one output of this dtype and shape.
     pub(super) fn kernel(
         &mut self,
         name: &'static str,
@@ -95,7 +96,7 @@ impl Builder {
         Ok(Wire { outlet, dtype })
     }
 
-    /// A size of an input, as a symbol with its bound if it is not known.
+    /// Returns a size of an input; an unknown size becomes a symbol with its bound.
     pub(super) fn dim(&mut self, size: &Size) -> TractResult<TDim> {
         match size {
             Size::Known(size) => Ok(i64::try_from(*size)?.to_dim()),
@@ -112,7 +113,7 @@ impl Builder {
         }
     }
 
-    /// An input of the graph.
+    /// Adds an input of the graph.
     pub(super) fn source(
         &mut self,
         name: String,
@@ -123,45 +124,45 @@ impl Builder {
         Ok(Wire { outlet, dtype })
     }
 
-    /// A constant. Its datum type must be that of `dtype` here.
+    /// Adds a constant. Its datum type must be tract's type for `dtype`.
     pub(super) fn constant(&mut self, value: Arc<Tensor>, dtype: DType) -> TractResult<Wire> {
         ensure!(
             value.datum_type() == datum_type(dtype),
-            "a constant of another type"
+            "the type of a constant does not match its dtype"
         );
         let name = self.name();
         let outlet = self.model.add_const(name, value)?;
         Ok(Wire { outlet, dtype })
     }
 
-    /// A number as a tensor of one element and this rank.
+    /// Adds a number as a tensor of one element and this rank.
     pub(super) fn scalar(&mut self, value: f64, dtype: DType, rank: usize) -> TractResult<Wire> {
         let value = number(value, dtype)?;
         let value = value.broadcast_into_rank(rank)?;
         self.constant(Arc::new(value), dtype)
     }
 
-    /// A float32 constant of one element and this rank.
+    /// Adds a float32 constant of one element and this rank.
     pub(super) fn float(&mut self, value: f32, rank: usize) -> TractResult<OutletId> {
         Ok(self.scalar(value.into(), DType::Float32, rank)?.outlet)
     }
 
-    /// The shape of a value.
+    /// Returns the shape of a value.
     pub(super) fn shape(&self, outlet: OutletId) -> TractResult<Vec<TDim>> {
         Ok(self.model.outlet_fact(outlet)?.shape.to_tvec().to_vec())
     }
 
-    /// How many dimensions a value has.
+    /// Returns the number of dimensions of a value.
     pub(super) fn rank(&self, outlet: OutletId) -> TractResult<usize> {
         Ok(self.model.outlet_fact(outlet)?.rank())
     }
 
-    /// The value of a constant.
+    /// Returns the content of a value if it is constant.
     pub(super) fn known(&self, outlet: OutletId) -> TractResult<Option<Arc<Tensor>>> {
         Ok(self.model.outlet_fact(outlet)?.konst.clone())
     }
 
-    /// The same elements as another dtype: floats to integers towards zero, anything to booleans by
+    /// Casts a value to another dtype: floats to integers by truncation, anything to booleans by
     /// `!= 0`.
     pub(super) fn cast(&mut self, wire: Wire, dtype: DType) -> TractResult<Wire> {
         if wire.dtype == dtype {
@@ -188,7 +189,7 @@ impl Builder {
         Ok(Wire { outlet, dtype })
     }
 
-    /// What was computed in float32 as the dtype it should have.
+    /// Rounds a value computed in float32 to its dtype.
     pub(super) fn rounded(&mut self, outlet: OutletId, dtype: DType) -> TractResult<Wire> {
         self.cast(
             Wire {
@@ -211,12 +212,12 @@ impl Builder {
             .outlet)
     }
 
-    /// An elementwise operator of the library.
+    /// Adds one of tract's elementwise operators.
     pub(super) fn unary(&mut self, op: ElementWiseOp, input: OutletId) -> TractResult<OutletId> {
         self.wire(op, &[input])
     }
 
-    /// An elementwise operator of two values of one datum type, with broadcasting.
+    /// Adds an elementwise operator of two values with the same datum type, with broadcasting.
     pub(super) fn binary(
         &mut self,
         op: Box<dyn BinMiniOp>,
@@ -227,7 +228,7 @@ impl Builder {
         self.wire(TypedBinOp(op, None), &[a, b])
     }
 
-    /// Values with as many dimensions as the one with most, new ones before the old.
+    /// Brings values to the rank of the one with the most dimensions, by adding leading dimensions.
     pub(super) fn same_rank<const N: usize>(
         &mut self,
         outlets: [OutletId; N],
@@ -243,7 +244,7 @@ impl Builder {
         Ok(aligned)
     }
 
-    /// A value with dimensions of size 1 before its own, up to this rank.
+    /// Adds leading dimensions of size 1 to a value, up to this rank.
     pub(super) fn with_rank(&mut self, outlet: OutletId, rank: usize) -> TractResult<OutletId> {
         let mut outlet = outlet;
         for _ in self.rank(outlet)?..rank {
@@ -252,7 +253,7 @@ impl Builder {
         Ok(outlet)
     }
 
-    /// The shape of values broadcast with each other.
+    /// Returns the shape of values broadcast with each other.
     pub(super) fn broadcast_shape(&self, outlets: &[OutletId]) -> TractResult<Vec<TDim>> {
         let shapes = outlets.iter().map(|outlet| self.shape(*outlet));
         let shapes: Vec<_> = shapes.collect::<TractResult<_>>()?;
@@ -272,7 +273,7 @@ impl Builder {
         Ok(joined)
     }
 
-    /// A value broadcast to a shape.
+    /// Broadcasts a value to a shape.
     pub(super) fn expand(&mut self, outlet: OutletId, shape: &[TDim]) -> TractResult<OutletId> {
         let outlet = self.with_rank(outlet, shape.len())?;
         if self.shape(outlet)? == shape {
@@ -286,7 +287,7 @@ impl Builder {
         )
     }
 
-    /// The same elements, row major, in another shape.
+    /// Reshapes a value; elements are in row-major order.
     pub(super) fn reshape(&mut self, outlet: OutletId, shape: &[TDim]) -> TractResult<OutletId> {
         let from = self.shape(outlet)?;
         if from == shape {
@@ -296,9 +297,9 @@ impl Builder {
         let (had, wanted) = (volume(&from), volume(shape));
         ensure!(
             had == wanted,
-            "{had} elements cannot take a shape of {wanted}"
+            "cannot reshape {had} elements into {wanted} elements"
         );
-        // Dimensions that stay at both ends need not be named.
+        // Leave out the dimensions that stay the same at both ends.
         let most = from.len().min(shape.len());
         let head = (0..most).take_while(|&at| from[at] == shape[at]).count();
         let tail = (0..most - head)
@@ -318,7 +319,7 @@ impl Builder {
     ) -> TractResult<OutletId> {
         let mut outlet = outlet;
         if before.is_empty() || after.is_empty() {
-            // Only dimensions of size 1 come or go.
+            // Only dimensions of size 1 are added or removed.
             for _ in &before {
                 outlet = self.wire(AxisOp::Rm(at), &[outlet])?;
             }
@@ -330,14 +331,14 @@ impl Builder {
         self.wire(AxisOp::Reshape(at, before, after), &[outlet])
     }
 
-    /// Dimension `at` of the result is dimension `perm[at]` of the value.
+    /// Permutes dimensions: dimension `at` of the result is dimension `perm[at]` of the value.
     pub(super) fn transpose(&mut self, outlet: OutletId, perm: &[usize]) -> TractResult<OutletId> {
         let rank = self.rank(outlet)?;
         let mut sorted = perm.to_vec();
         sorted.sort_unstable();
         ensure!(
             sorted.into_iter().eq(0..rank),
-            "{perm:?} is no order of {rank} dimensions"
+            "invalid permutation of {rank} dimensions: {perm:?}"
         );
         let mut outlet = outlet;
         for op in perm_to_ops(perm) {
@@ -346,8 +347,8 @@ impl Builder {
         Ok(outlet)
     }
 
-    /// A range of one dimension.
-    #[expect(clippy::needless_pass_by_value, reason = "numbers and sizes alike")]
+    /// Takes a range of one dimension.
+    #[expect(clippy::needless_pass_by_value, reason = "accepts numbers and sizes")]
     pub(super) fn slice(
         &mut self,
         outlet: OutletId,
@@ -357,7 +358,7 @@ impl Builder {
     ) -> TractResult<OutletId> {
         let (start, end) = (start.to_dim(), end.to_dim());
         let shape = self.shape(outlet)?;
-        ensure!(axis < shape.len(), "there is no dimension {axis}");
+        ensure!(axis < shape.len(), "dimension {axis} does not exist");
         if start == TDim::Val(0) && end == shape[axis] {
             return Ok(outlet);
         }
@@ -366,22 +367,22 @@ impl Builder {
         {
             ensure!(
                 0 <= start && start <= end && end <= size,
-                "{start}..{end} is no range of a dimension of {size}"
+                "invalid range {start}..{end} of a dimension of size {size}"
             );
         }
         self.wire(Slice { axis, start, end }, &[outlet])
     }
 
-    /// Values one after another along a dimension.
+    /// Concatenates values along a dimension.
     pub(super) fn concat(&mut self, outlets: &[OutletId], axis: usize) -> TractResult<OutletId> {
         match outlets {
-            [] => bail!("there is nothing to concatenate"),
+            [] => bail!("no tensors to concatenate"),
             [only] => Ok(*only),
             _ => self.wire(TypedConcat { axis }, outlets),
         }
     }
 
-    /// Reduces these dimensions to size 1, or away.
+    /// Reduces these dimensions to size 1, or removes them.
     pub(super) fn reduce(
         &mut self,
         reducer: Reducer,
@@ -392,7 +393,7 @@ impl Builder {
         let rank = self.rank(outlet)?;
         ensure!(
             axes.iter().all(|&axis| axis < rank),
-            "{axes:?} of {rank} dimensions"
+            "invalid dimensions to reduce: {axes:?} of {rank}"
         );
         let mut axes: TVec<usize> = axes.into();
         axes.sort_unstable();
@@ -427,7 +428,7 @@ impl Builder {
         Ok(outlet)
     }
 
-    /// A size that a run knows, as a tensor without dimensions.
+    /// Adds a size known at run time as a tensor without dimensions.
     pub(super) fn size(&mut self, dim: &TDim, dtype: DType) -> TractResult<OutletId> {
         if let Ok(value) = dim.to_i64() {
             #[expect(clippy::cast_precision_loss, reason = "sizes are below 2^53")]
@@ -440,10 +441,10 @@ impl Builder {
     }
 }
 
-/// A number as a tensor without dimensions, of the datum type that stands for `dtype` here.
+/// Returns a number as a tensor without dimensions, in tract's datum type for `dtype`.
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "what the program says fits its dtype"
+    reason = "the program's numbers fit their dtype"
 )]
 pub(super) fn number(value: f64, dtype: DType) -> TractResult<Tensor> {
     Ok(match dtype {
@@ -459,7 +460,7 @@ pub(super) fn number(value: f64, dtype: DType) -> TractResult<Tensor> {
     })
 }
 
-/// Whether a value of `from` may need rounding to become one of `to`.
+/// Returns whether converting a value from `from` to `to` may need rounding.
 fn narrows(from: DType, to: DType) -> bool {
     match to {
         DType::Float16 => !matches!(from, DType::Bool | DType::Int8 | DType::Uint8),
@@ -478,14 +479,14 @@ pub(super) fn map_f32(input: &Tensor, function: impl Fn(f32) -> f32) -> TractRes
     Ok(output)
 }
 
-/// Floats as integers, towards zero.
+/// Converts floats to integers by truncation.
 fn truncate(input: &Tensor, to: DatumType) -> TractResult<Tensor> {
     let doubles = input.cast_to::<f64>()?;
     let view = doubles.try_as_plain_ram()?;
     let doubles = view.as_slice::<f64>()?;
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "towards zero is what is wanted"
+        reason = "truncates on purpose"
     )]
     let whole: Vec<i64> = doubles.iter().map(|x| *x as i64).collect();
     let whole = Tensor::from_shape(input.shape(), &whole)?;

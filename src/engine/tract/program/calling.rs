@@ -1,8 +1,8 @@
-//! Calling operators of the table by name, with arguments that stand in no method.
+//! Calls operators of the operator table by name, with arguments from outside of a method.
 //!
-//! A delegate whose graph is lowered through the table says for each call what its arguments are ([`Arg`])
-//! and what it gives ([`Out`]). Of that a method of one call is made, which knows nothing else: so operators
-//! mean the same wherever they stand. Knows no backend.
+//! A delegate whose graph is lowered through the operator table describes each call by its
+//! arguments ([`Arg`]) and results ([`Out`]). The call is lowered as a separate method with a
+//! single call, so that an operator always means the same. This module is independent of backends.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -17,17 +17,17 @@ use crate::tensor::DType;
 /// An argument of a call.
 #[derive(Debug, Clone)]
 pub(super) enum Arg {
-    /// Nothing.
+    /// No argument.
     None,
-    /// An integer, perhaps of sizes that only a run knows.
+    /// An integer, which may depend on sizes known only at run time.
     Int(TDim),
-    /// A number that only a run knows.
+    /// A number computed at run time.
     Number(Number),
     /// A floating-point number.
     Double(f64),
     /// A boolean.
     Bool(bool),
-    /// A text.
+    /// A string.
     Text(String),
     /// Sizes or other integers.
     Ints(Vec<TDim>),
@@ -37,11 +37,11 @@ pub(super) enum Arg {
     Tensor(Wire),
     /// Tensors.
     Tensors(Vec<Wire>),
-    /// Tensors, some of them none.
+    /// Tensors, some of which may be absent.
     Optional(Vec<Option<Wire>>),
 }
 
-/// What a call gives.
+/// A result of a call.
 #[derive(Debug, Clone)]
 pub(super) enum Out {
     /// A tensor of this dtype.
@@ -52,9 +52,9 @@ pub(super) enum Out {
     Number,
 }
 
-/// What calls are made with.
+/// The context of calls.
 pub(super) struct Caller<'b, 'w> {
-    /// The graph that grows.
+    /// The graph under construction.
     pub(super) builder: &'b mut Builder,
     /// The program's constants.
     pub(super) weights: &'w Weights,
@@ -96,7 +96,7 @@ impl<T: Into<Arg>> From<Option<T>> for Arg {
     }
 }
 
-/// The values of a method of one call.
+/// The values of a method with a single call.
 #[derive(Default)]
 struct Values {
     bodies: Vec<BodyValue>,
@@ -147,7 +147,8 @@ impl Values {
         }
     }
 
-    /// Where a result will stand: in the call's arguments, and each value of it.
+    /// Allocates a result. Returns its index among the call's arguments, and the index of each of
+    /// its values.
     fn out(&mut self, out: &Out) -> (usize, Vec<usize>) {
         match out {
             Out::Tensor(dtype) => {
@@ -167,7 +168,7 @@ impl Values {
     }
 }
 
-/// A tensor of a dtype, with room for any sizes.
+/// Describes a tensor of a dtype, with room for any sizes.
 pub(super) fn body_of(dtype: DType) -> BodyValue {
     let element = match crate::package::DType::from_name(dtype.name()) {
         Some(known) => ElementType::Known(known),
@@ -184,8 +185,10 @@ pub(super) fn body_of(dtype: DType) -> BodyValue {
 }
 
 impl Caller<'_, '_> {
-    /// Calls the operator of this full name: its schema's arguments, then what it gives. Each value it gave,
-    /// those of a list one after another.
+    /// Calls the operator with this full name. The arguments are those of its schema, followed by
+    /// the outputs.
+    ///
+    /// Returns all resulting values in order, including each element of a list.
     pub(super) fn call(
         &mut self,
         name: &str,
@@ -217,21 +220,21 @@ impl Caller<'_, '_> {
         called?;
         let results = results.into_iter().map(|at| {
             let slot = frame.now.slots.remove(&at);
-            slot.ok_or_else(|| format_err!("`{name}` gave nothing"))
+            slot.ok_or_else(|| format_err!("`{name}` returned nothing"))
         });
         results.collect()
     }
 
-    /// Calls an operator that gives one tensor.
+    /// Calls an operator that returns one tensor.
     pub(super) fn tensor(&mut self, name: &str, args: Vec<Arg>, dtype: DType) -> TractResult<Wire> {
         let given = self.call(name, args, &[Out::Tensor(dtype)])?;
         match given.first() {
             Some(Slot::Tensor(wire)) => Ok(*wire),
-            _ => bail!("`{name}` gave no tensor"),
+            _ => bail!("`{name}` did not return a tensor"),
         }
     }
 
-    /// Divides the last dimension by its root mean square; float32.
+    /// Divides the last dimension by its root mean square, in float32.
     pub(super) fn root_mean_square(
         &mut self,
         input: Wire,
@@ -254,11 +257,11 @@ impl Caller<'_, '_> {
         }
     }
 
-    /// Rows of a tensor along a dimension: those of the indices take its place.
+    /// Gathers rows of a tensor along a dimension; the dimensions of the indices replace it.
     pub(super) fn rows(&mut self, x: Wire, indices: Wire, axis: usize) -> TractResult<Wire> {
         let rank = self.builder.rank(x.outlet)?;
         let of_indices = self.builder.rank(indices.outlet)?;
-        ensure!(axis < rank, "there is no dimension {axis}");
+        ensure!(axis < rank, "dimension {axis} does not exist");
         let others = (0..rank).filter(|&at| at != axis);
         let first: Vec<usize> = std::iter::once(axis).chain(others).collect();
         let mut rows = x;
@@ -271,7 +274,7 @@ impl Caller<'_, '_> {
             false.into(),
         ];
         let mut wire = self.tensor("aten::embedding.out", args, x.dtype)?;
-        // The dimensions before the chosen one go to the front again.
+        // Move the dimensions before the chosen one back to the front.
         let before = of_indices..of_indices + axis;
         let after = before.end..of_indices + rank - 1;
         let order: Vec<usize> = before.chain(0..of_indices).chain(after).collect();

@@ -1,4 +1,4 @@
-//! Convolutions and windows, for portable operators and XNNPACK's nodes alike.
+//! Convolutions and pooling windows, shared by portable operators and XNNPACK nodes.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::cnn::deconv::Deconv;
@@ -9,35 +9,35 @@ use tract_onnx::tract_core::ops::nn::DataFormat;
 
 use super::builder::Builder;
 
-/// Windows over an image: one number for each spatial dimension.
+/// A sliding window over an image, with one number for each spatial dimension.
 #[derive(Debug, Clone)]
 pub(super) struct Window {
-    /// Whether channels come last.
+    /// Whether channels are the last dimension.
     pub(super) channels_last: bool,
-    /// Sizes.
+    /// Window sizes.
     pub(super) kernel: Vec<usize>,
-    /// Steps.
+    /// Strides.
     pub(super) stride: Vec<usize>,
-    /// Distances within a window.
+    /// Dilations: distances between elements within a window.
     pub(super) dilation: Vec<usize>,
-    /// Padding before.
+    /// Padding before the image.
     pub(super) before: Vec<usize>,
-    /// Padding after.
+    /// Padding after the image.
     pub(super) after: Vec<usize>,
 }
 
 /// A convolution.
 #[derive(Debug, Clone)]
 pub(super) struct Convolution {
-    /// Where it looks.
+    /// The sliding window.
     pub(super) window: Window,
-    /// How the kernel is stored.
+    /// Layout of the kernel.
     pub(super) format: KernelFormat,
-    /// Groups of channels.
+    /// Number of channel groups.
     pub(super) groups: usize,
-    /// Channels of the input.
+    /// Number of input channels.
     pub(super) input_channels: usize,
-    /// Channels of the output.
+    /// Number of output channels.
     pub(super) output_channels: usize,
 }
 
@@ -47,14 +47,14 @@ impl Window {
         let same = [&self.stride, &self.dilation, &self.before, &self.after];
         ensure!(
             same.iter().all(|list| list.len() == n),
-            "windows of unequal ranks"
+            "ranks of kernel, stride, dilation and padding differ"
         );
         let positive = [&self.kernel, &self.stride, &self.dilation];
         ensure!(
             positive
                 .iter()
                 .all(|list| list.iter().all(|size| *size > 0)),
-            "a window of size, step or distance 0"
+            "window size, stride and dilation must be positive"
         );
         Ok(())
     }
@@ -78,7 +78,8 @@ impl Window {
         }
     }
 
-    /// The windows as the library has them, over images that they fit into: each channel for itself.
+    /// Returns tract's description of the windows, one for each channel, after checking that they
+    /// fit into the image.
     pub(super) fn over(&self, builder: &Builder, input: OutletId) -> TractResult<PoolSpec> {
         self.check()?;
         self.fits(builder, input)?;
@@ -86,7 +87,7 @@ impl Window {
         Ok(self.spec(channels, channels))
     }
 
-    /// The axis of channels, and the first spatial one.
+    /// Returns the axis of channels and the first spatial axis.
     fn axes(&self) -> (usize, usize) {
         if self.channels_last {
             (self.kernel.len() + 1, 1)
@@ -99,13 +100,13 @@ impl Window {
         let shape = builder.shape(input)?;
         ensure!(
             shape.len() == self.kernel.len() + 2,
-            "an image of {} dimensions",
+            "unsupported rank of an image: {}",
             shape.len()
         );
         Ok(shape[self.axes().0].to_usize()?)
     }
 
-    /// An input of windows that all lie inside it: the last ones may not otherwise.
+    /// Checks that windows fit into the padded input.
     fn fits(&self, builder: &Builder, input: OutletId) -> TractResult<()> {
         let shape = builder.shape(input)?;
         let first = self.axes().1;
@@ -121,7 +122,7 @@ impl Window {
                 .and_then(|room| room.checked_add(self.after[at]));
             ensure!(
                 span.is_some() && span <= room,
-                "a window of {kernel} in a dimension of {size}"
+                "window of size {kernel} does not fit into a dimension of size {size}"
             );
         }
         Ok(())
@@ -129,7 +130,7 @@ impl Window {
 }
 
 impl Convolution {
-    /// Convolves. Without a bias it is 0.
+    /// Adds a convolution. A missing bias is 0.
     pub(super) fn wire(
         &self,
         builder: &mut Builder,
@@ -149,7 +150,8 @@ impl Convolution {
         builder.wire(op, &[input, kernel, bias])
     }
 
-    /// The windows as the library has them, over images that they fit into, with a kernel of these sizes.
+    /// Returns tract's description of the windows, after checking the kernel's sizes and that the
+    /// windows fit into the image.
     pub(super) fn over(
         &self,
         builder: &Builder,
@@ -161,7 +163,7 @@ impl Convolution {
         Ok(self.window.spec(self.input_channels, self.output_channels))
     }
 
-    /// Convolves backwards; `adjustment` is added to the size of the output.
+    /// Adds a transposed convolution; `adjustment` is added to the size of the output.
     pub(super) fn wire_transposed(
         &self,
         builder: &mut Builder,
@@ -188,7 +190,7 @@ impl Convolution {
         let shape = builder.shape(bias)?;
         ensure!(
             shape.len() == 1 && shape[0] == self.output_channels.to_dim(),
-            "a bias of shape {shape:?} for {} channels",
+            "invalid bias of shape {shape:?}: expected one number for each of {} channels",
             self.output_channels
         );
         Ok(bias)
@@ -199,27 +201,27 @@ impl Convolution {
         let channels = self.window.channels(builder, input)?;
         ensure!(
             channels == self.input_channels && self.groups > 0,
-            "{channels} channels where the kernel wants {}",
+            "wrong number of channels: got {channels}, the kernel expects {}",
             self.input_channels
         );
         ensure!(
             self.input_channels.is_multiple_of(self.groups)
                 && self.output_channels.is_multiple_of(self.groups),
-            "{} and {} channels in {} groups",
+            "channels are not divisible by the groups: {} input and {} output channels, {} groups",
             self.input_channels,
             self.output_channels,
             self.groups
         );
         ensure!(
             sizes.len() == self.window.kernel.len() + 2,
-            "a kernel of {} dimensions",
+            "unsupported rank of a kernel: {}",
             sizes.len()
         );
         let per_group = self.input_channels / self.groups;
         let same = self.format.hw(sizes) == self.window.kernel
             && *self.format.i(sizes) == per_group
             && *self.format.o(sizes) == self.output_channels;
-        ensure!(same, "a kernel of shape {sizes:?} for {self:?}");
+        ensure!(same, "kernel of shape {sizes:?} does not match {self:?}");
         Ok(())
     }
 }
@@ -229,7 +231,7 @@ fn known_sizes(builder: &Builder, outlet: OutletId) -> TractResult<Vec<usize>> {
     shape.iter().map(|dim| Ok(dim.to_usize()?)).collect()
 }
 
-/// The largest element of each window.
+/// Computes the maximum of each window.
 pub(super) fn max_pool(
     builder: &mut Builder,
     window: &Window,
@@ -242,7 +244,7 @@ pub(super) fn max_pool(
     builder.wire(op, &[input])
 }
 
-/// The mean of each window; padding counts as 0 or not at all.
+/// Computes the mean of each window; padding counts as 0 or is left out.
 pub(super) fn average_pool(
     builder: &mut Builder,
     window: &Window,
@@ -257,7 +259,7 @@ pub(super) fn average_pool(
     builder.wire(op, &[input])
 }
 
-/// Padding before and after so that the output is as large as the input divided by the steps.
+/// Returns padding before and after for an output of the input's size divided by the strides.
 pub(super) fn same_padding(
     size: usize,
     kernel: usize,

@@ -1,4 +1,4 @@
-//! The delegates whose payloads are graphs that can be lowered, and what runs the others.
+//! The table of delegates whose payloads can be lowered, and the runtimes that run the other ones.
 
 use std::collections::BTreeSet;
 
@@ -12,24 +12,26 @@ use crate::package::Backend;
 /// The id of Core ML's delegates.
 pub(super) const CORE_ML: &str = Backend::CoreMl.delegate_id();
 
-/// A backend whose graphs are lowered.
+/// A backend whose graphs can be lowered.
 struct Portable {
     backend: Backend,
-    /// Whether what is computed is what the backend's own code computes, to the bit where it is quantised.
+    /// Whether results match the backend's own code, bit for bit where it is quantised.
     exact: bool,
     lower: Lower,
-    /// What of a payload cannot be lowered, where that is not all or nothing.
+    /// Finds unsupported operators in a payload, for backends that are only partly supported.
     missing: Option<Missing>,
 }
 
-/// Reads a payload and lowers the call of its graph: the frame, where in the program the call stands, the
-/// payload, the call's arguments.
+/// Reads a payload and lowers the call of its graph.
+///
+/// Arguments: the frame, the name of the call's place in the program, the payload, the arguments of
+/// the call.
 type Lower = fn(&mut Frame<'_>, &str, ByteRange, &[usize]) -> Result<(), Failure>;
 
-/// The operators of a payload that cannot be lowered, by their names.
+/// Returns the names of the operators in a payload that cannot be lowered.
 type Missing = fn(&Weights, ByteRange) -> Result<BTreeSet<String>, Failure>;
 
-/// All of them.
+/// All backends whose graphs can be lowered.
 static PORTABLE: &[Portable] = &[
     Portable {
         backend: Backend::Xnnpack,
@@ -63,30 +65,31 @@ fn find(id: &str) -> Option<&'static Portable> {
         .find(|portable| portable.backend.delegate_id() == id)
 }
 
-/// The ids of all of them.
+/// Returns the delegate ids of all backends in the table.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     PORTABLE
         .iter()
         .map(|portable| portable.backend.delegate_id())
 }
 
-/// Whether graphs of a delegate are lowered.
+/// Returns whether graphs of a delegate can be lowered.
 pub(super) fn is_known(id: &str) -> bool {
     find(id).is_some()
 }
 
-/// The backend of a delegate whose graphs are lowered, but not as the backend's hardware computes them.
+/// Returns the backend of a delegate whose graphs are computed differently from the backend's
+/// hardware.
 pub(super) fn reading(id: &str) -> Option<Backend> {
     let portable = find(id).filter(|portable| !portable.exact);
     portable.map(|portable| portable.backend)
 }
 
-/// Whether payloads of a delegate may hold what cannot be lowered.
+/// Returns whether payloads of a delegate may contain unsupported operators.
 pub(super) fn may_miss(id: &str) -> bool {
     find(id).is_some_and(|portable| portable.missing.is_some())
 }
 
-/// What cannot be lowered of the first delegate whose payload has such, and why.
+/// Returns the unsupported operators of the first delegate payload that has any, with the reason.
 pub(super) fn first_missing(
     delegates: &[DelegateBody],
     weights: &Weights,
@@ -105,11 +108,12 @@ pub(super) fn first_missing(
     Ok(None)
 }
 
-/// Why a payload with these operators cannot be lowered, and what would run it.
+/// Explains why a payload with these operators cannot be lowered, and names the runtime that
+/// supports them.
 fn refusal(id: &str, missing: &BTreeSet<String>) -> String {
     let names: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
     let (names, runner) = (names.join(", "), runner(id));
-    format!("there is no code for {names} in {id}; {runner} runs it")
+    format!("operators of {id} not implemented: {names}; {runner} runs them")
 }
 
 /// Lowers a call of a delegate's graph.
@@ -120,7 +124,7 @@ pub(super) fn call(
     args: &[usize],
 ) -> Result<(), Failure> {
     let Some(portable) = find(id) else {
-        let reason = format!("the delegate {id} has no portable form");
+        let reason = format!("delegate {id} has no portable form");
         return Err(Failure::new(reason));
     };
     let Some(payload) = payload else {
@@ -130,7 +134,7 @@ pub(super) fn call(
         .map_err(|failure| failure.at(Some(scope.to_owned())))
 }
 
-/// What runs a delegate that is not lowered.
+/// Names the runtime for a delegate that cannot be lowered.
 pub(super) fn runner(id: &str) -> &'static str {
     match Backend::of_delegate(id) {
         Some(Backend::CoreMl) => "ExecuTorch with Core ML, on Apple's systems",
@@ -149,10 +153,10 @@ mod tests {
     use crate::model::executorch::body::ProgramBody;
     use crate::source::FileSource;
 
-    /// The names of the operators in a payload.
+    /// Returns the names of the operators in a payload.
     type Met = fn(&Weights, ByteRange) -> Vec<String>;
 
-    /// The names of all operators in the payloads of a backend among the fixtures, as `read` finds them.
+    /// Collects the names of all operators in a backend's fixture payloads, read with `read`.
     fn met(backend: Backend, read: Met) -> BTreeSet<String> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/payloads");
         let mut names = BTreeSet::new();

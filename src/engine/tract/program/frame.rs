@@ -1,8 +1,9 @@
-//! The words that a lowering is told in: what each value of a method is in the graph at the moment.
+//! The state of a lowering: each value of a method and its current place in the graph.
 //!
-//! Values are written once or more; a [`Slot`] holds the latest. What is read before it was written is
-//! a state: an input of the graph, and an output if it is written later. Knows no operator, no delegate
-//! and no order of instructions.
+//! Instructions write values once or more; a [`Slot`] holds the latest one. A value that is read
+//! before it is written is a state. It becomes an input of the graph, and also an output if an
+//! instruction writes it later. This module is independent of operators, delegates and the order of
+//! instructions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,65 +19,65 @@ use crate::engine::Rounding;
 use crate::model::executorch::body::{BodyValue, MethodBody, TensorBody, TensorData};
 use crate::tensor::DType;
 
-/// A value of the method as it is now.
+/// The current content of one of the method's values.
 #[derive(Debug, Clone)]
 pub(super) enum Slot {
-    /// None.
+    /// No value.
     Null,
-    /// An integer, perhaps of sizes that only a run knows.
+    /// An integer, which may depend on sizes known only at run time.
     Int(TDim),
     /// A floating-point number.
     Double(f64),
     /// A boolean.
     Bool(bool),
-    /// A text.
+    /// A string.
     Text(String),
     /// A tensor.
     Tensor(Wire),
-    /// A number that only a run knows.
+    /// A number computed at run time.
     Number(Number),
 }
 
-/// A number that only a run knows: a tensor without dimensions, plus something known.
+/// A number computed at run time: a tensor without dimensions, plus an integer known earlier.
 #[derive(Debug, Clone)]
 pub(super) struct Number {
     /// The tensor: int64, float64 or bool.
     pub(super) wire: Wire,
-    /// What is to be added to an integer.
+    /// Added to the tensor, if it is an integer.
     pub(super) plus: TDim,
 }
 
 /// A method that is being lowered.
 pub(super) struct Frame<'a> {
-    /// The graph.
+    /// The graph under construction.
     pub(super) builder: Builder,
-    /// The method.
+    /// The method being lowered.
     pub(super) method: &'a MethodBody,
-    /// Its constants.
+    /// Constants of the program.
     pub(super) weights: &'a Weights,
-    /// How delegates' graphs in half precision are computed.
+    /// Rounding of delegates' half-precision graphs.
     pub(super) rounding: Rounding,
-    /// What was written so far.
+    /// Values written so far.
     pub(super) now: Written,
-    /// Values that are kept from run to run, as they are before this one, and before the first.
+    /// States: the index of each, its value before this run, and its value before the first run.
     pub(super) states: Vec<(usize, Wire, Arc<Tensor>)>,
     constants: HashMap<usize, Wire>,
-    /// Names of what delegates keep.
+    /// Names of the states that delegates keep.
     own: Vec<String>,
 }
 
-/// What was written so far on one way through a method.
+/// Values written so far on one path through a method.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Written {
-    /// The latest of each value that was written.
+    /// Latest content of each written value.
     pub(super) slots: HashMap<usize, Slot>,
-    /// The value that was last written at each place of memory.
+    /// Value last written at each memory location.
     places: HashMap<(u32, u64), usize>,
 }
 
 impl<'a> Frame<'a> {
-    /// Begins the call of a delegate that has so many inputs and outputs: the values among its arguments that
-    /// are its inputs, and those that are its outputs.
+    /// Splits the arguments of a delegate call into its inputs and outputs, after checking their
+    /// number.
     pub(super) fn begin_call<'v>(
         &mut self,
         scope: &str,
@@ -85,7 +86,7 @@ impl<'a> Frame<'a> {
     ) -> Result<(&'v [usize], &'v [usize]), Failure> {
         if args.len() != inputs + outputs {
             return Err(Failure::new(format!(
-                "the delegate has {inputs} inputs and {outputs} outputs, its call {} arguments",
+                "wrong number of arguments of a delegate call: expected {inputs} inputs and {outputs} outputs, got {}",
                 args.len()
             )));
         }
@@ -93,7 +94,7 @@ impl<'a> Frame<'a> {
         Ok(args.split_at(inputs))
     }
 
-    /// A method of which nothing was lowered yet.
+    /// Begins to lower a method.
     pub(super) fn new(method: &'a MethodBody, weights: &'a Weights) -> Self {
         let mut frame = Self {
             builder: Builder::new(),
@@ -109,7 +110,7 @@ impl<'a> Frame<'a> {
         frame
     }
 
-    /// What a value is now.
+    /// Returns the current content of a value.
     pub(super) fn slot(&mut self, value: usize) -> TractResult<Slot> {
         if let Some(slot) = self.now.slots.get(&value) {
             return Ok(slot.clone());
@@ -121,11 +122,11 @@ impl<'a> Frame<'a> {
             BodyValue::Bool(value) => Slot::Bool(*value),
             BodyValue::String(text) => Slot::Text(text.clone()),
             BodyValue::Tensor(_) => Slot::Tensor(self.tensor(value)?),
-            _ => bail!("a list stands where a single value should"),
+            _ => bail!("expected a single value, got a list"),
         })
     }
 
-    /// A number that only a run knows as one tensor.
+    /// Returns a number computed at run time as one tensor.
     pub(super) fn sum(&mut self, number: &Number) -> TractResult<Wire> {
         if number.plus == TDim::Val(0) {
             return Ok(number.wire);
@@ -151,7 +152,7 @@ impl<'a> Frame<'a> {
         self.now.slots.insert(value, slot);
     }
 
-    /// States are in memory before anything is written.
+    /// Registers states at their memory locations before anything is written.
     fn place_states(&mut self) {
         for (value, body) in self.method.values.iter().enumerate() {
             if let Some(tensor) = body.tensor()
@@ -162,7 +163,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// A tensor that no instruction writes: a view of what is at its place in memory.
+    /// Returns a tensor that no instruction writes, as a view of the value at its memory location.
     fn view(&mut self, value: usize, tensor: &TensorBody) -> TractResult<Option<Wire>> {
         let place = tensor
             .memory
@@ -174,14 +175,14 @@ impl<'a> Frame<'a> {
         let dtype = dtype_of(tensor).map_err(|failure| format_err!("{}", failure.reason))?;
         ensure!(
             wire.dtype == dtype,
-            "value {value} is a view of value {base}, which is of another dtype"
+            "value {value} is a view of value {base}, but their dtypes differ"
         );
         let shape: Vec<TDim> = tensor.sizes.iter().map(ToDim::to_dim).collect();
         let outlet = self.builder.reshape(wire.outlet, &shape)?;
         Ok(Some(Wire { outlet, dtype }))
     }
 
-    /// Writes a tensor, as the dtype the program gives it.
+    /// Writes a tensor, cast to the dtype declared in the program.
     pub(super) fn set_tensor(&mut self, value: usize, wire: Wire) -> TractResult<()> {
         let wire = match &self.method.values[value] {
             BodyValue::Tensor(tensor) => {
@@ -189,17 +190,17 @@ impl<'a> Frame<'a> {
                     dtype_of(tensor).map_err(|failure| format_err!("{}", failure.reason))?;
                 self.builder.cast(wire, dtype)?
             }
-            _ => bail!("value {value} is no tensor"),
+            _ => bail!("value {value} is not a tensor"),
         };
         self.write(value, Slot::Tensor(wire));
         Ok(())
     }
 
-    /// A tensor as it is now.
+    /// Returns the current content of a tensor value.
     pub(super) fn tensor(&mut self, value: usize) -> TractResult<Wire> {
         match self.now.slots.get(&value) {
             Some(Slot::Tensor(wire)) => return Ok(*wire),
-            Some(_) => bail!("value {value} is no tensor"),
+            Some(_) => bail!("value {value} is not a tensor"),
             None => {}
         }
         if let Some(wire) = self.constants.get(&value) {
@@ -207,7 +208,7 @@ impl<'a> Frame<'a> {
         }
         let method = self.method;
         let Some(tensor) = method.values[value].tensor() else {
-            bail!("value {value} is no tensor");
+            bail!("value {value} is not a tensor");
         };
         if tensor.data == TensorData::None
             && let Some(wire) = self.view(value, tensor)?
@@ -243,8 +244,10 @@ impl<'a> Frame<'a> {
         Ok(wire)
     }
 
-    /// A tensor that a delegate keeps from run to run, by a name that no other has: the place it is kept at,
-    /// which is none of the method's, and what it holds now. It begins as `initial`, or else as zero.
+    /// Returns the index and the current content of a tensor that a delegate keeps between runs.
+    ///
+    /// Each name is one state, at an index past the method's own values. It starts as `initial`, or
+    /// else as zeros.
     pub(super) fn own_state(
         &mut self,
         name: &str,
@@ -278,26 +281,26 @@ impl<'a> Frame<'a> {
         Ok(wire)
     }
 
-    /// The dtype of a value that is a tensor.
+    /// Returns the dtype of a tensor value.
     pub(super) fn dtype(&self, value: usize) -> TractResult<DType> {
         let Some(tensor) = self.method.values[value].tensor() else {
-            bail!("value {value} is no tensor");
+            bail!("value {value} is not a tensor");
         };
         dtype_of(tensor).map_err(|failure| format_err!("{}", failure.reason))
     }
 }
 
-/// The dtype of a tensor.
+/// Returns the dtype of a tensor.
 pub(super) fn dtype_of(tensor: &TensorBody) -> Result<DType, Failure> {
     DType::from_element(&tensor.element).ok_or_else(|| {
         Failure::new(format!(
-            "there are no {} tensors here",
+            "unsupported dtype of a tensor: {}",
             tensor.element.name()
         ))
     })
 }
 
-/// For each dimension of a tensor its place in memory.
+/// Returns the position in memory of each dimension of a tensor.
 fn logical(dim_order: &[usize]) -> Vec<usize> {
     let mut places = vec![0; dim_order.len()];
     for (place, &dim) in dim_order.iter().enumerate() {

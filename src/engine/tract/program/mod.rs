@@ -1,8 +1,11 @@
-//! ExecuTorch programs as graphs of the library.
+//! Lowers ExecuTorch programs and Core ML models to tract graphs.
 //!
-//! A method's instructions, portable operators and XNNPACK graphs become one graph, which the library
-//! then optimises across what were borders between delegates. Invariant: what has no meaning here is
-//! refused by its name before anything runs; nothing is approximated.
+//! A method's instructions, its portable operators and the graphs in its delegate payloads become
+//! one graph. tract then optimises across the former borders between delegates. [`ProgramSession`]
+//! plans and runs the graph.
+//!
+//! Invariant: unsupported operators are rejected by name before anything runs; nothing is
+//! approximated.
 
 mod attention;
 mod builder;
@@ -41,56 +44,58 @@ use crate::package::Backend;
 use crate::source::FileSource;
 use crate::tensor::{DType, Tensor};
 
-/// A method as a graph.
+/// A method, lowered to a graph.
 pub(super) struct Lowered {
-    /// Inputs: the method's tensors, then its states. Outputs: the method's, then new states.
+    /// Inputs: the method's tensors, then its states. Outputs: the method's outputs, then the new
+    /// states.
     pub(super) model: TypedModel,
-    /// The method's inputs that are inputs of the graph; others are numbers the program fixed.
+    /// The method's inputs that are inputs of the graph. The program fixed the other ones, which
+    /// are numbers.
     pub(super) given: Vec<usize>,
-    /// dtypes of the outputs.
+    /// Dtypes of the outputs.
     pub(super) outputs: Vec<DType>,
-    /// What the method keeps from run to run.
+    /// State that the method keeps between runs.
     pub(super) states: Vec<State>,
 }
 
-/// Something a method keeps from run to run.
+/// A tensor that a method keeps between runs.
 pub(super) struct State {
-    /// The value's place in the method.
+    /// Index of the value in the method.
     pub(super) value: usize,
-    /// What it is before the first run.
+    /// Content before the first run.
     pub(super) initial: std::sync::Arc<tract_onnx::prelude::Tensor>,
 }
 
-/// What a lowering is made for: sizes of each input.
+/// Sizes of each input that a method is lowered for.
 pub(super) type Shapes = Vec<Vec<Size>>;
 
 /// A size of an input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Size {
-    /// This one.
+    /// A fixed size.
     Known(u64),
-    /// Any up to a bound; sizes with one name are equal.
+    /// Any size up to a bound; sizes with the same name are equal.
     Any {
-        /// A name.
+        /// Name of the symbol.
         name: String,
-        /// The bound.
+        /// Largest allowed size.
         most: u64,
     },
 }
 
-/// The datum type that stands for a dtype here.
+/// Returns tract's datum type for a dtype.
 pub(super) fn datum_type(dtype: DType) -> DatumType {
     super::elements::datum_type(dtype)
         .filter(|found| *found != DatumType::F16)
         .unwrap_or(DatumType::F32)
 }
 
-/// The full names of all operators and delegates that can be lowered.
+/// Returns the full names of all supported operators and delegates.
 pub(super) fn known() -> Vec<&'static str> {
     operators::names().chain(delegates::names()).collect()
 }
 
-/// What keeps a method with these operators and delegates from being lowered, by their full names.
+/// Returns the full names of the operators and delegates that cannot be lowered.
 pub(super) fn missing<'a>(
     operators: impl Iterator<Item = &'a str>,
     delegates: impl Iterator<Item = &'a str>,
@@ -100,13 +105,14 @@ pub(super) fn missing<'a>(
     operators.chain(delegates).map(str::to_owned).collect()
 }
 
-/// Whether payloads of a delegate may hold what cannot be lowered.
+/// Returns whether payloads of a delegate may contain unsupported operators.
 pub(super) fn may_miss(id: &str) -> bool {
     delegates::may_miss(id)
 }
 
-/// What of the payloads of a method's delegates cannot be lowered, and why, of the first that has such;
-/// nothing of a file that cannot be read.
+/// Returns the unsupported operators of the first delegate payload that has any, with the reason.
+///
+/// Returns `None` for a file that cannot be read.
 pub(super) fn missing_inside(model: &Path, method: &str) -> Option<(BTreeSet<String>, String)> {
     let source = FileSource::open(model).ok()?;
     let body = ProgramBody::read(&source).ok()?;
@@ -119,13 +125,13 @@ pub(super) fn missing_inside(model: &Path, method: &str) -> Option<(BTreeSet<Str
         .unwrap_or_else(|failure| Some((BTreeSet::new(), failure.reason)))
 }
 
-/// The backend whose graphs a delegate of this id has, if they are read in half precision otherwise than
-/// its hardware computes them.
+/// Returns the backend of a delegate if its half-precision graphs are computed differently from its
+/// hardware.
 pub(super) fn reading(id: &str) -> Option<Backend> {
     delegates::reading(id)
 }
 
-/// Why these names cannot be lowered, and what would run them.
+/// Explains why these names cannot be lowered, and names the runtime that supports them.
 pub(super) fn refusal(missing: &BTreeSet<String>) -> String {
     let (operators, delegates): (Vec<_>, Vec<_>) =
         missing.iter().partition(|name| name.contains("::"));
@@ -134,19 +140,19 @@ pub(super) fn refusal(missing: &BTreeSet<String>) -> String {
         let names: Vec<String> = operators.iter().map(|name| format!("`{name}`")).collect();
         let names = names.join(", ");
         reasons.push(format!(
-            "there is no code for {names}; ExecuTorch itself runs it"
+            "operators not implemented: {names}; ExecuTorch itself runs them"
         ));
     }
     for id in delegates {
         let runtime = delegates::runner(id);
         reasons.push(format!(
-            "what is in {id} has no portable form; {runtime} runs it"
+            "delegate {id} has no portable form; {runtime} runs it"
         ));
     }
     reasons.join("; ")
 }
 
-/// A tensor of ours as one that stands for it in a graph.
+/// Converts a tensor to tract's representation of it in a graph.
 pub(super) fn give(tensor: &Tensor) -> Result<tract_onnx::prelude::Tensor, Failure> {
     let widened = matches!(tensor.dtype(), DType::Float16 | DType::Bfloat16);
     if !widened {

@@ -1,34 +1,35 @@
-//! Functions of single elements that the library does not have, as elementwise operators of its: it
-//! may then move them past changes of layout.
+//! Functions of single elements that tract lacks, as elementwise operators of tract.
+//!
+//! As elementwise operators, tract can move them past layout changes.
 
 use tract_linalg::routines::Func;
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::element_wise::ElementWiseOp;
 
-/// A function of a float32.
+/// A function of a float32 number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Pointwise {
-    /// Held to a range. NaN stays.
+    /// Clamps to a range. NaN stays NaN.
     Clamp {
         /// Least value.
         least: f32,
         /// Largest value.
         most: f32,
     },
-    /// The hyperbolic tangent. The library's own makes a number of NaN.
+    /// The hyperbolic tangent. tract's own function returns a number for NaN.
     Tanh,
-    /// `x` where positive, else `alpha (eˣ - 1)`
+    /// `x` if positive, else `alpha (eˣ - 1)`
     Elu {
         /// Factor.
         alpha: f32,
     },
 }
 
-// No value here is NaN: programs with such scales are refused.
+// The parameters are never NaN: programs with such parameters are rejected.
 impl Eq for Pointwise {}
 
 impl Pointwise {
-    /// The operator.
+    /// Returns the operator.
     pub(super) fn op(self) -> ElementWiseOp {
         ElementWiseOp(Box::new(self), None)
     }

@@ -1,4 +1,4 @@
-//! Products of matrices whose leading dimensions broadcast.
+//! Matrix products with broadcast leading dimensions.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -6,7 +6,7 @@ use super::builder::Builder;
 use super::operators::einsum;
 use crate::tensor::DType;
 
-/// A product in the last two dimensions, in float32; each side perhaps with these two swapped.
+/// Multiplies the last two dimensions in float32; either side may be transposed.
 pub(super) fn matrices(
     builder: &mut Builder,
     (x, swap_x): (OutletId, bool),
@@ -15,7 +15,7 @@ pub(super) fn matrices(
     let [x, y] = builder.same_rank([x, y])?;
     let (of_x, of_y) = (builder.shape(x)?, builder.shape(y)?);
     let rank = of_x.len();
-    ensure!((2..=6).contains(&rank), "a product of {rank} dimensions");
+    ensure!((2..=6).contains(&rank), "unsupported rank of a matrix product: expected 2 to 6, got {rank}");
     let broadcast = |axis: usize| match (&of_x[axis], &of_y[axis]) {
         (a, b) if a.is_one() => Ok(b.clone()),
         (a, b) if b.is_one() || a == b => Ok(a.clone()),

@@ -1,43 +1,43 @@
-//! Images in other sizes: one operator for both layouts, with the weights that PyTorch and XNNPACK
-//! use.
+//! Image resizing for both channel layouts, with the weights of PyTorch and XNNPACK.
 
 use tract_onnx::tract_core::internal::*;
 
 use super::builder::{Builder, Wire};
 use crate::tensor::DType;
 
-/// For each place of the output: a place before, a place after, the share of the one after.
+/// For each output position: two input positions, and the weight of the second one.
 type Line = Vec<(usize, usize, f32)>;
 
-/// For each place of the output: the first place that counts, and the shares from there on.
+/// For each output position: the first input position that counts, and the weights from there on.
 type Shares = Vec<(usize, Vec<f32>)>;
 
-/// How places of the output are found in the input.
+/// How an output position maps to input positions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Sampling {
-    /// The nearest place before, with this factor from output to input.
+    /// The nearest input position at or below.
     Nearest {
-        /// Size of the input by that of the output, or what the program says instead.
+        /// Input positions per output position; by default the ratio of the sizes.
         factor: Option<f32>,
     },
-    /// Between two places; centres of pixels lie on each other.
+    /// Linear interpolation with aligned pixel centres.
     Centres {
-        /// Size of the input by that of the output, or what the program says instead.
+        /// Input positions per output position; by default the ratio of the sizes.
         factor: Option<f32>,
     },
-    /// Between two places; corners lie on each other.
+    /// Linear interpolation with aligned corners.
     Corners,
-    /// Between two places; beginnings lie on each other.
+    /// Linear interpolation with the first positions aligned.
     Beginnings,
-    /// The place that the centre of a pixel lies in.
+    /// The input position that contains the centre of the output pixel.
     NearestCentre,
-    /// Between two places; corners lie on each other, and a single place in the middle.
+    /// Linear interpolation with aligned corners; a single output position lies in the middle.
     CornersOrMiddle,
-    /// Between two places: centres of as many equal parts of what lies between the first place and the last.
+    /// Linear interpolation at the centres of equal parts of the range from the first to the last
+    /// input position.
     Inside,
 }
 
-/// Resizes the dimensions `axis` and the next one to these sizes.
+/// Resizes the dimensions `axis` and `axis + 1` to these sizes.
 pub(super) fn resize(
     builder: &mut Builder,
     input: OutletId,
@@ -48,7 +48,7 @@ pub(super) fn resize(
     let mut shape = builder.shape(input)?;
     ensure!(
         axis + 1 < shape.len(),
-        "an image of {} dimensions",
+        "unsupported rank of an image: {}",
         shape.len()
     );
     shape[axis] = sizes[0].clone();
@@ -74,10 +74,10 @@ pub(super) fn resize(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "places of an image"
+    reason = "positions in an image"
 )]
 fn line(from: usize, to: usize, sampling: Sampling) -> TractResult<Line> {
-    ensure!(from > 0, "an image without rows or columns");
+    ensure!(from > 0, "the image is empty");
     let last = from - 1;
     let ratio = |factor: Option<f32>| factor.unwrap_or(from as f32 / to as f32);
     let between = |place: f32| {
@@ -171,8 +171,10 @@ fn apply(input: &Tensor, axis: usize, rows: &Line, columns: &Line) -> TractResul
     Ok(output)
 }
 
-/// Resizes the last two dimensions so that each place of the output is a weighted mean of all places
-/// of the input that it covers. Factors are sizes of the input by those of the output.
+/// Resizes the last two dimensions with an antialiasing filter.
+///
+/// Each output position is a weighted mean of all input positions that it covers. Factors are
+/// ratios of input size to output size.
 pub(super) fn resize_smoothly(
     builder: &mut Builder,
     input: OutletId,
@@ -182,7 +184,7 @@ pub(super) fn resize_smoothly(
 ) -> TractResult<OutletId> {
     let mut shape = builder.shape(input)?;
     let rank = shape.len();
-    ensure!(rank == 4, "an image of {rank} dimensions");
+    ensure!(rank == 4, "unsupported rank of an image: expected 4, got {rank}");
     shape[2] = sizes[0].to_dim();
     shape[3] = sizes[1].to_dim();
     let wire = builder.kernel(
@@ -219,7 +221,7 @@ pub(super) fn resize_smoothly(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "places of an image"
+    reason = "positions in an image"
 )]
 fn shares(from: usize, to: usize, factor: Option<f32>, corners: bool) -> Shares {
     let scale = match factor {

@@ -1,9 +1,11 @@
-//! A loaded program: its method, planned for the shapes that come, and its states.
+//! A session of a loaded ExecuTorch program or Core ML model, run by tract.
 //!
-//! A plan is made for the shapes of a run and kept ([`Plans`]); after a few different shapes one for all
-//! shapes is tried, checked against the plan for the run's own shapes, and used from then on. States are
-//! the session's, not a plan's: every run begins with what the last successful one left, until they are
-//! forgotten.
+//! The session makes a plan for the input shapes of each run and keeps it ([`Plans`]). After a few
+//! different shapes it tries one plan for all shapes. That plan is adopted if it gives the same
+//! outputs as the plan for the current shapes.
+//!
+//! States belong to the session, not to a plan. Every run starts from the states of the last
+//! successful run, until `forget` resets them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -29,7 +31,7 @@ use crate::model::{Dim, Dynamism, ModelInfo};
 use crate::source::FileSource;
 use crate::tensor::{DType, Signature, Tensor, TensorSpec};
 
-/// What the library says of a node that its optimiser has emptied and still refers to.
+/// Part of tract's error about a node that its optimiser removed but still refers to.
 const OPTIMISED_AWAY: &str = "Dummy op";
 
 /// A loaded program.
@@ -40,23 +42,23 @@ pub(in super::super) struct ProgramSession {
     rounding: Rounding,
     executor: Executor,
     plans: Plans<Vec<Vec<u64>>, Plan>,
-    /// What the last successful run left; what is not here is as the program has it.
+    /// States after the last successful run. A missing entry has its initial value.
     states: States,
-    /// What the program has.
+    /// Initial values of the states.
     initial: HashMap<usize, Initial>,
     nodes: u64,
 }
 
-/// What a program keeps, by its place.
+/// Values of states, by index.
 type States = HashMap<usize, TValue>;
 
 struct Plan {
     runner: Runner,
     given: Vec<usize>,
     outputs: Vec<DType>,
-    /// Places of states, in the order of the graph's inputs and outputs.
+    /// Indices of states, in the order of the graph's inputs and outputs.
     states: Vec<usize>,
-    /// Whether the run may write over each.
+    /// Whether the run may overwrite each state.
     lent: Vec<bool>,
 }
 
@@ -67,8 +69,9 @@ impl Planned for Plan {
 }
 
 impl ProgramSession {
-    /// Reads the program, refuses what it cannot run, and plans it if all its shapes are fixed. Data
-    /// files beside it are read if it needs any.
+    /// Reads the program, rejects unsupported parts, and plans it if all its shapes are fixed.
+    ///
+    /// Reads the data files beside the program if it needs any.
     pub(in super::super) fn new(
         request: &LoadRequest,
         needs_data: bool,
@@ -80,8 +83,8 @@ impl ProgramSession {
         let name = &request.signature.method;
         let ProgramBody { methods, named } = body;
         let method = methods.into_iter().find(|method| method.name == *name);
-        let mut method = method.ok_or_else(|| fail(format!("it has no method `{name}`")))?;
-        // What is nothing is neither given nor taken.
+        let mut method = method.ok_or_else(|| fail(format!("the program does not have the method `{name}`")))?;
+        // Null inputs and outputs are not passed.
         let is_something = |value: &usize| method.values[*value] != BodyValue::Null;
         let something = |values: &[usize]| values.iter().copied().filter(is_something).collect();
         (method.inputs, method.outputs) = (something(&method.inputs), something(&method.outputs));
@@ -98,7 +101,7 @@ impl ProgramSession {
             tensor.is_some_and(|tensor| tensor.dynamism == Dynamism::Unbounded)
         };
         if method.values.iter().any(unbounded) {
-            let reason = "it has tensors without an upper bound, which no ExecuTorch loads";
+            let reason = "tensors without an upper bound are unsupported; ExecuTorch itself does not load them";
             return Err(unsupported(BTreeSet::new(), reason));
         }
         let mut weights = Weights::open(path, named).map_err(|failure| failed(&failure))?;
@@ -109,7 +112,7 @@ impl ProgramSession {
         Self::of(method, weights, request)
     }
 
-    /// Reads the function of a Core ML model that the method is, likewise.
+    /// Reads a function of a Core ML model as a method, in the same way.
     pub(in super::super) fn of_core_ml(
         request: &LoadRequest,
         info: &ModelInfo,
@@ -118,7 +121,8 @@ impl ProgramSession {
         Self::of(method, weights, request)
     }
 
-    /// Refuses delegates with what cannot be lowered, and plans the method if all its shapes are fixed.
+    /// Rejects delegates with unsupported operators, and plans the method if all its shapes are
+    /// fixed.
     fn of(
         method: MethodBody,
         weights: Weights,
@@ -157,7 +161,8 @@ impl ProgramSession {
         } = lower()?;
         let planned = Runner::new(&self.executor, optimise, || Ok(model), exact::MENDING);
         let runner = planned.or_else(|unplanned| {
-            // The library's optimiser joins what is repeated with a product, and fails if both sides are.
+            // tract's optimiser fuses a repeated tensor into a product, and fails if both operands
+            // are repeated.
             let model = lower().map_err(|_| unplanned.failure.clone())?.model;
             let model = || exact::repeated(model);
             let planned = Runner::new(&self.executor, optimise, model, exact::MENDING);
@@ -178,7 +183,7 @@ impl ProgramSession {
         })
     }
 
-    /// Makes the plan for these shapes the last, making it at all if there is none.
+    /// Makes the plan for these shapes the last one, creating it if it is missing.
     fn prepare(&mut self, shapes: &[Vec<u64>]) -> Result<(), Failure> {
         if self.plans.find(|known| known == shapes) {
             return Ok(());
@@ -209,10 +214,10 @@ impl ProgramSession {
         let before = self.plans.made();
         self.prepare(&shapes)?;
         let is_tried = self.plans.made() > before && self.plans.wants_general();
-        // What is held here is not written over.
+        // The extra reference keeps the run from overwriting these states.
         let held = is_tried.then(|| self.states.clone());
         let (outputs, states) = match self.run_last(inputs) {
-            // The library's optimiser left something behind that it cannot run.
+            // tract's optimiser left a node behind that it cannot run.
             Err(failure) if failure.reason.contains(OPTIMISED_AWAY) => {
                 self.plans.drop_last();
                 let plan = self.make(&known_shapes(&shapes), false)?;
@@ -230,13 +235,13 @@ impl ProgramSession {
 
     fn run_last(&mut self, inputs: &[Tensor]) -> Result<Ran, Failure> {
         let Some(plan) = self.plans.last_mut() else {
-            return Err(Failure::new("no plan was made"));
+            return Err(Failure::new("no plan exists"));
         };
         plan.run(inputs, &self.signature, &mut self.states, &self.initial)
     }
 
-    /// Takes a plan for all shapes into use, if it gives the answer that a plan for these shapes gave to the same
-    /// inputs and states.
+    /// Adopts a plan for all shapes if it gives the expected outputs for the same inputs and
+    /// states.
     fn try_any_shape(&mut self, inputs: &[Tensor], expected: &[Tensor], mut states: States) {
         self.plans.make_room();
         let shapes = any_shapes(&self.signature, inputs);
@@ -253,7 +258,7 @@ impl ProgramSession {
         }
     }
 
-    /// A number among the inputs was fixed when the program was exported.
+    /// Rejects numbers among the inputs that differ from those fixed at export.
     fn check_numbers(&self, inputs: &[Tensor]) -> Result<(), Failure> {
         let values = self.method.inputs.iter().zip(inputs);
         for ((&value, input), spec) in values.zip(&self.signature.inputs) {
@@ -267,7 +272,7 @@ impl ProgramSession {
             let given = input.to_f64().next().unwrap_or(f64::NAN);
             if given.total_cmp(&fixed).is_ne() {
                 return Err(Failure::new(format!(
-                    "input `{}` is {given}, but the program was exported for {fixed} and computes nothing else",
+                    "input `{}` is {given}, but the program was exported for the fixed value {fixed}",
                     spec.name
                 )));
             }
@@ -276,12 +281,14 @@ impl ProgramSession {
     }
 }
 
-/// Outputs, and the states that come of the run.
+/// Outputs, and the states after the run.
 type Ran = (Vec<Tensor>, States);
 
 impl Plan {
-    /// Runs it once. States that it may write over are taken out of `states`, and are there again, as they were, if
-    /// it fails.
+    /// Runs the plan once.
+    ///
+    /// States that the run may overwrite are taken out of `states`. If the run fails, they are put
+    /// back unchanged.
     fn run(
         &mut self,
         inputs: &[Tensor],
@@ -296,7 +303,7 @@ impl Plan {
         for place in &self.states {
             if !states.contains_key(place) {
                 let Some(initial) = initial.get(place) else {
-                    return Err(Failure::new("a state has no beginning"));
+                    return Err(Failure::new("a state has no initial value"));
                 };
                 states.insert(*place, initial.value()?);
             }
@@ -336,7 +343,7 @@ impl Plan {
         }
     }
 
-    /// Puts states that were lent to a run which came to nothing back to where they were.
+    /// Puts the states lent to a failed run back.
     fn give_back(
         &mut self,
         lent: &[(usize, usize)],
@@ -347,7 +354,7 @@ impl Plan {
         for (place, address) in lent {
             let Some(state) = found.remove(address) else {
                 states.clear();
-                let reason = "a failed run lost what the program keeps, which begins anew";
+                let reason = "a failed run lost the program's states; they are reset";
                 return Err(Failure::new(reason));
             };
             states.insert(*place, state);
@@ -356,9 +363,9 @@ impl Plan {
     }
 }
 
-/// What a program keeps, before its first run.
+/// The initial value of a state.
 enum Initial {
-    /// Zeros, which are made when they are needed.
+    /// Zeros, allocated when they are needed.
     Zeros(DatumType, Vec<usize>),
     Values(TValue),
 }
@@ -384,7 +391,7 @@ impl Initial {
     }
 }
 
-/// An output as the tensor that `spec` promises.
+/// Converts an output to the tensor declared by `spec`.
 fn take(value: TValue, dtype: DType, spec: &TensorSpec) -> Result<Tensor, Failure> {
     if !matches!(dtype, DType::Float16 | DType::Bfloat16) || dtype != spec.dtype {
         return super::super::elements::take(value, spec);
@@ -403,7 +410,7 @@ fn take(value: TValue, dtype: DType, spec: &TensorSpec) -> Result<Tensor, Failur
         })
     })?;
     Tensor::new(dtype, shape, bytes)
-        .map_err(|error| Failure::new(format!("its output `{}` is broken: {error}", spec.name)))
+        .map_err(|error| Failure::new(format!("invalid output `{}`: {error}", spec.name)))
 }
 
 fn known_shapes(shapes: &[Vec<u64>]) -> Shapes {
@@ -411,7 +418,7 @@ fn known_shapes(shapes: &[Vec<u64>]) -> Shapes {
     shapes.iter().map(known).collect()
 }
 
-/// The shapes of all inputs, if the file fixes them.
+/// Returns the shapes of all inputs if the file fixes them.
 fn fixed_shapes(signature: &Signature) -> Option<Vec<Vec<u64>>> {
     let size = |dim: &Dim| match dim {
         Dim::Fixed(size) => Some(*size),
@@ -421,8 +428,8 @@ fn fixed_shapes(signature: &Signature) -> Option<Vec<Vec<u64>>> {
     signature.inputs.iter().map(shape).collect()
 }
 
-/// Shapes in which all sizes that may vary do: those with one bound that are equal now are taken for
-/// the same.
+/// Returns shapes in which every variable size is symbolic. Sizes with the same bound that are
+/// equal now share a symbol.
 fn any_shapes(signature: &Signature, inputs: &[Tensor]) -> Shapes {
     let inputs = signature.inputs.iter().zip(inputs);
     inputs

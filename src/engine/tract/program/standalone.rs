@@ -1,7 +1,8 @@
-//! Core ML models that stand by themselves: a method that is one call of their function.
+//! Standalone Core ML models: a method that consists of one call of the model's function.
 //!
-//! The call is lowered as a delegate's is (`coreml`): what goes in and comes out is the description's, as the
-//! signature has it. Invariant: only ML Programs come here; anything else is refused by what it is.
+//! The call is lowered like a delegate's call (`coreml`). Its inputs and outputs are those of the
+//! model's description, as in the signature. Invariant: only ML Programs are lowered; other kinds
+//! of model are rejected with their kind.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +17,8 @@ use crate::model::ModelInfo;
 use crate::model::coreml::{Error, Whole};
 use crate::model::executorch::body::{BodyValue, ByteRange, DelegateBody, Instruction, MethodBody};
 
-/// What of a model's method cannot be lowered, by the names of its operations; why, and what would run it.
+/// Returns the unsupported operations of a model's method, the reason, and the runtime that
+/// supports them.
 pub(in super::super) fn missing<'a>(
     operators: impl Iterator<Item = &'a str>,
 ) -> Option<(BTreeSet<String>, String)> {
@@ -28,18 +30,18 @@ pub(in super::super) fn missing<'a>(
     let names: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
     let names = names.join(", ");
     let reason = if let Some((kind, part)) = first.split_once("::") {
-        // Made of layers or of models: nothing of it is an operation.
+        // A model made of layers or of other models has no operations.
         let kind = if kind == "model" { part } else { kind };
         format!(
-            "it is a Core ML model of kind {kind} ({names}), no ML Program; Core ML runs it, on Apple's systems"
+            "a Core ML model of kind {kind} ({names}) is not an ML Program; Core ML runs it, on Apple's systems"
         )
     } else {
-        format!("there is no code for Core ML's {names}; Core ML runs it, on Apple's systems")
+        format!("Core ML operations not implemented: {names}; Core ML runs them, on Apple's systems")
     };
     Some((missing, reason))
 }
 
-/// Reads a model, whose header is known: a method that calls its function, and where its weights are.
+/// Reads a model whose header is known. Returns a method that calls its function, and the weights.
 pub(super) fn read(
     request: &LoadRequest,
     info: &ModelInfo,
@@ -63,12 +65,12 @@ pub(super) fn read(
     let Whole { package, weights } = whole;
     let counts = (package.inputs.len(), package.outputs.len());
     if counts != (signature.inputs.len(), signature.outputs.len()) {
-        let reason = "its description has other inputs and outputs than it had before";
+        let reason = "the inputs and outputs in the model's description have changed";
         return Err(failed(&Failure::new(reason)));
     }
     let weights = Weights::of_package(&weights, package).map_err(|failure| failed(&failure))?;
     let values = signature.inputs.iter().chain(&signature.outputs);
-    // Inputs bring their sizes with each run, and outputs follow.
+    // Inputs bring their sizes with each run; the sizes of outputs follow from them.
     let values: Vec<BodyValue> = values.map(|spec| body_of(spec.dtype)).collect();
     let args: Vec<usize> = (0..values.len()).collect();
     let (inputs, outputs) = args.split_at(counts.0);
@@ -79,7 +81,7 @@ pub(super) fn read(
         operators: Vec::new(),
         delegates: vec![DelegateBody {
             id: CORE_ML.to_owned(),
-            // The package is at hand; it is in no payload.
+            // The payload is unused: the package is already loaded.
             payload: Some(ByteRange { offset: 0, size: 0 }),
         }],
         instructions: vec![Instruction::Delegate { delegate: 0, args }],

@@ -1,6 +1,7 @@
-//! Walking a method's instructions in their order, which makes its graph.
+//! Lowers a method by following its instructions in order.
 //!
-//! Branches are both computed and one is chosen, since nothing here has effects.
+//! A conditional jump lowers both branches and selects between their results, since instructions
+//! have no side effects.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -17,7 +18,7 @@ use crate::engine::Rounding;
 use crate::model::executorch::body::{BodyValue, Instruction, MethodBody};
 use crate::tensor::DType;
 
-/// Most branches within each other: each doubles the work.
+/// Maximum depth of nested branches. Each level doubles the work.
 const MAX_BRANCHES: usize = 6;
 
 /// A walk over a method's instructions.
@@ -70,7 +71,7 @@ impl Walk<'_> {
             let Some(next) = next else { return Ok(()) };
             if next <= at {
                 return Err(Failure::new(format!(
-                    "instruction {at} jumps back: loops are not supported"
+                    "instruction {at} jumps backwards: loops are not supported"
                 )));
             }
             at = next;
@@ -78,7 +79,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// One instruction; the next one, unless both ways were followed to the end.
+    /// Lowers one instruction. Returns the next one, unless both branches were already followed to
+    /// the end.
     fn step(
         &mut self,
         at: usize,
@@ -130,12 +132,12 @@ impl Walk<'_> {
             Slot::Number(number) => guarded(|| self.frame.sum(&number))?,
             _ => {
                 return Err(Failure::new(format!(
-                    "instruction {at} jumps by what is no boolean"
+                    "condition of the jump at instruction {at} is not a boolean"
                 )));
             }
         };
         if branches >= MAX_BRANCHES {
-            let reason = format!("more than {MAX_BRANCHES} branches depend on each other");
+            let reason = format!("too many nested branches: at most {MAX_BRANCHES} are supported");
             return Err(Failure::new(reason));
         }
         let before = self.frame.now.clone();
@@ -149,7 +151,7 @@ impl Walk<'_> {
         Ok(None)
     }
 
-    /// What the method gives and keeps is that of one way or the other.
+    /// Selects the method's outputs and states from one branch or the other.
     fn join(&mut self, condition: Wire, then: &HashMap<usize, Slot>) -> TractResult<()> {
         let states: HashMap<usize, Wire> = self
             .frame
@@ -164,7 +166,7 @@ impl Walk<'_> {
         let outputs = self.frame.method.outputs.iter().copied();
         let values: BTreeSet<usize> = outputs.chain(states.keys().copied()).collect();
         for value in values {
-            // What a way does not write is what it was.
+            // A value that a branch does not write keeps its content from before.
             let before = || states.get(&value).copied().map(Slot::Tensor);
             let yes = then.get(&value).cloned().or_else(before);
             let no = self.frame.now.slots.get(&value).cloned().or_else(before);
@@ -176,14 +178,14 @@ impl Walk<'_> {
                     }
                 }
                 (None, None) => {}
-                _ => bail!("value {value} is written on one way only, or is no tensor"),
+                _ => bail!("value {value} is written in one branch only, or is not a tensor"),
             }
         }
         Ok(())
     }
 
     fn choose(&mut self, condition: OutletId, yes: Wire, no: Wire) -> TractResult<Wire> {
-        ensure!(yes.dtype == no.dtype, "branches differ in dtype");
+        ensure!(yes.dtype == no.dtype, "dtypes of the branches' results differ");
         let [condition, a, b] = self
             .frame
             .builder
@@ -237,7 +239,7 @@ impl Walk<'_> {
                     .builder
                     .scalar(f64::from(u8::from(value)), DType::Bool, 0)?
             }
-            Slot::Null | Slot::Text(_) => bail!("an output is no tensor and no number"),
+            Slot::Null | Slot::Text(_) => bail!("an output is neither a tensor nor a number"),
         })
     }
 }

@@ -1,7 +1,7 @@
-//! Stored elements of a program and its data files, as tensors of the library.
+//! Reads the constants of a program, from its file and its data files, into tract tensors.
 //!
-//! Each is read once for a graph, straight into the tensor's memory. float16 and bfloat16 become
-//! float32, which holds both exactly.
+//! Each constant is read once for a graph, straight into the tensor's memory. float16 and bfloat16
+//! become float32, which represents both exactly.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::model::executorch::coreml::Package;
 use crate::source::{FileSource, ReadAt};
 use crate::tensor::{DType, byte_size};
 
-/// The files of a program.
+/// The files that hold a program's weights.
 pub(super) struct Weights {
     program: FileSource,
     named: HashMap<String, ByteRange>,
@@ -27,14 +27,15 @@ pub(super) struct Weights {
     package: Option<Arc<Package>>,
 }
 
-/// Where named bytes are.
+/// Location of named bytes.
 struct Found<'w> {
     source: &'w FileSource,
     bytes: ByteRange,
 }
 
 impl Weights {
-    /// The weights of the program at `path`: in itself, and in the data files beside it.
+    /// Opens the weights of the program at `path`, which are stored in the program and in the data
+    /// files beside it.
     pub(super) fn open(
         path: &Path,
         named: impl IntoIterator<Item = (String, ByteRange)>,
@@ -49,19 +50,19 @@ impl Weights {
         })
     }
 
-    /// The weight file at `path` of a package that stands by itself.
+    /// Opens the weight file at `path` of a standalone package.
     pub(super) fn of_package(path: &Path, package: Package) -> Result<Self, Failure> {
         let mut weights = Self::open(path, [])?;
         weights.package = Some(Arc::new(package));
         Ok(weights)
     }
 
-    /// The package that stands by itself, if it is one.
+    /// Returns the package if it is standalone.
     pub(super) fn package(&self) -> Option<Arc<Package>> {
         self.package.clone()
     }
 
-    /// Adds data files, whose headers are read here.
+    /// Adds data files and reads their headers.
     pub(super) fn add(&mut self, files: Vec<PathBuf>) -> Result<(), Failure> {
         for path in files {
             let fail = |error: String| Failure::new(format!("{}: {error}", path.display()));
@@ -72,23 +73,23 @@ impl Weights {
         Ok(())
     }
 
-    /// About how many bytes they take: what the files do.
+    /// Returns the approximate size of the weights in bytes: the total size of the files.
     pub(super) fn size(&self) -> u64 {
         let data = self.data.iter().map(|(_, source, _)| source.len());
         data.fold(self.program.len(), u64::saturating_add)
     }
 
-    /// The program's file.
+    /// Returns the program's file.
     pub(super) fn program(&self) -> &FileSource {
         &self.program
     }
 
-    /// Where the program itself holds named bytes.
+    /// Returns the location of named bytes inside the program.
     pub(super) fn place(&self, name: &str) -> Option<ByteRange> {
         self.named.get(name).copied()
     }
 
-    /// A tensor of these bytes of the program.
+    /// Reads a tensor from these bytes of the program.
     pub(super) fn tensor(
         &self,
         dtype: DType,
@@ -98,7 +99,8 @@ impl Weights {
         read(&self.program, dtype, shape, bytes)
     }
 
-    /// A named tensor. Its dtype and sizes must be the data file's, where that says any.
+    /// Reads a named tensor. Its dtype and sizes must match the data file's, if the file declares
+    /// them.
     pub(super) fn named(
         &self,
         name: &str,
@@ -114,14 +116,14 @@ impl Weights {
                 return Ok(());
             }
             Err(Failure::new(format!(
-                "the data file has `{name}` as {}{sizes:?}, the program as {dtype}{shape:?}",
+                "layout of `{name}` differs: the data file has {}{sizes:?}, the program has {dtype}{shape:?}",
                 element_name(element)
             )))
         })?;
         read(found.source, dtype, shape, found.bytes)
     }
 
-    /// The bytes of a constant of a delegate: at least `size` of them.
+    /// Reads at least `size` bytes of a delegate's constant.
     pub(super) fn bytes(&self, data: &Data, size: u64) -> Result<Vec<u8>, Failure> {
         let found = match data {
             Data::Payload(bytes) => Found {
@@ -136,7 +138,7 @@ impl Weights {
         Ok(bytes)
     }
 
-    /// How many bytes a constant of a delegate has at most.
+    /// Returns the maximum number of bytes of a delegate's constant.
     pub(super) fn available(&self, data: &Data) -> Result<u64, Failure> {
         Ok(match data {
             Data::Payload(bytes) => bytes.size,
@@ -144,7 +146,7 @@ impl Weights {
         })
     }
 
-    /// A constant of a delegate as a tensor.
+    /// Reads a constant of a delegate as a tensor.
     pub(super) fn constant(
         &self,
         data: &Data,
@@ -186,9 +188,9 @@ impl Weights {
             .map(|(path, ..)| path.display().to_string())
             .collect();
         Err(Failure::new(format!(
-            "the data `{name}` is neither in the program nor in a data file (.ptd) beside it{}",
+            "data `{name}` is missing in the program and in the data files (.ptd) beside it{}",
             match searched.as_slice() {
-                [] => "; there is none".to_owned(),
+                [] => "; no data file was found".to_owned(),
                 paths => format!(" ({})", paths.join(", ")),
             }
         )))
@@ -202,7 +204,7 @@ fn element_name(element: &ElementType) -> String {
 fn first(bytes: ByteRange, size: u64) -> Result<ByteRange, Failure> {
     if size > bytes.size {
         return Err(Failure::new(format!(
-            "a constant needs {size} bytes, {} are stored at offset {}",
+            "constant too short: expected {size} bytes, got {} at offset {}",
             bytes.size, bytes.offset
         )));
     }
@@ -210,7 +212,7 @@ fn first(bytes: ByteRange, size: u64) -> Result<ByteRange, Failure> {
 }
 
 fn zeros(size: u64) -> Result<Vec<u8>, Failure> {
-    let no_memory = || Failure::new(format!("there is no memory for a constant of {size} bytes"));
+    let no_memory = || Failure::new(format!("not enough memory for a constant of {size} bytes"));
     let size = usize::try_from(size).map_err(|_| no_memory())?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(size).map_err(|_| no_memory())?;
@@ -261,7 +263,7 @@ fn read(
     Ok(Arc::new(tensor))
 }
 
-/// The value of a float16 or bfloat16.
+/// Returns the value of a float16 or bfloat16 number as float32.
 pub(super) fn widen(dtype: DType, bytes: [u8; 2]) -> f32 {
     match dtype {
         DType::Bfloat16 => bf16::from_le_bytes(bytes).to_f32(),

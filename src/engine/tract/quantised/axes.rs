@@ -5,8 +5,7 @@ use tract_onnx::pb::NodeProto;
 use super::constants::Constants;
 use crate::engine::tract::graph::{attribute, has_input};
 
-/// The axes that a `ReduceMean` names, one after another; `None` where they are not known, or others lie
-/// between.
+/// Returns the axes of a `ReduceMean`, in order; `None` if they are unknown or not adjacent.
 pub(super) fn axes_of(constants: &Constants, node: &NodeProto) -> Option<Vec<i64>> {
     let mut axes = if has_input(node, 1) {
         constants.integers(&node.input[1])?
@@ -17,12 +16,13 @@ pub(super) fn axes_of(constants: &Constants, node: &NodeProto) -> Option<Vec<i64
     let adjoin = axes
         .windows(2)
         .all(|two| two[0].checked_add(1) == Some(two[1]));
-    // From -1 to 0 is from the end to the beginning.
+    // -1 and 0 are the last and the first axis, which are not adjacent.
     let mixed = axes.contains(&-1) && axes.contains(&0);
     (!axes.is_empty() && adjoin && !mixed).then_some(axes)
 }
 
-/// Axes of a tensor of this rank, counted from its beginning; all behind the channels where none are named.
+/// Returns the axes of a tensor of this rank, counted from the start. Without axes, all after the
+/// channels.
 pub(super) fn within(axes: &[i64], rank: usize) -> Result<std::ops::Range<usize>, String> {
     let Some((first, last)) = axes.first().zip(axes.last()) else {
         return Ok(2.min(rank)..rank);
@@ -38,5 +38,5 @@ pub(super) fn within(axes: &[i64], rank: usize) -> Result<std::ops::Range<usize>
     };
     let places = place(*first).zip(place(*last));
     let places = places.map(|(first, last)| first..last + 1);
-    places.ok_or_else(|| format!("axes {axes:?} of a tensor of {rank} dimensions"))
+    places.ok_or_else(|| format!("axes {axes:?} do not fit a tensor of {rank} dimensions"))
 }

@@ -1,4 +1,5 @@
-//! What the activations between an operator and its quantisation hold its result to.
+//! Bounds of the activations between an operator and its quantisation, as ranges of quantised
+//! numbers.
 
 use crate::kernels::bytes::elementwise::{Grid, Range};
 
@@ -10,19 +11,20 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// None.
+    /// Infinite bounds.
     pub(super) const NONE: Self = Self {
         least: f32::NEG_INFINITY,
         most: f32::INFINITY,
     };
 
-    /// Bounds as a `Clip` has them; `None` for one that is no number.
+    /// Creates the bounds of a `Clip`; `None` if one is NaN.
     pub(super) fn new(least: f32, most: f32) -> Option<Self> {
         let known = !least.is_nan() && !most.is_nan();
         known.then_some(Self { least, most })
     }
 
-    /// These after `first`: of bounds that contradict each other the upper one holds.
+    /// Combines these bounds with those of an earlier activation. The upper one of contradicting
+    /// bounds wins.
     pub(super) fn after(self, first: Self) -> Self {
         Self {
             least: first.least.max(self.least).min(self.most),
@@ -30,12 +32,12 @@ impl Bounds {
         }
     }
 
-    /// A number held to them.
+    /// Clamps a number.
     pub(super) fn hold(self, number: f32) -> f32 {
         number.max(self.least).min(self.most)
     }
 
-    /// The numbers of a grid that they become.
+    /// Returns the bounds as quantised numbers.
     pub(super) fn on(self, grid: Grid) -> Range {
         let most = place(grid, self.most);
         Range {
@@ -45,20 +47,20 @@ impl Bounds {
     }
 }
 
-/// The number that `QuantizeLinear` makes of a real one: rounding keeps the order, so a bound can be rounded
-/// instead of what it bounds.
+/// Quantises a real number like `QuantizeLinear`. Rounding is monotonic, so a bound can be rounded
+/// instead of the clamped number.
 pub(super) fn place(grid: Grid, number: f32) -> i32 {
     let (least, most) = grid.sign.range();
     let steps = (number / grid.scale).round_ties_even();
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "held to 24 bits, and no number is 0"
+        reason = "clamped to 24 bits, and NaN becomes 0"
     )]
     let steps = steps.clamp(-1e7, 1e7) as i32;
     (steps + grid.zero_point).clamp(least, most)
 }
 
-/// A range within another, after it.
+/// Combines two ranges that are applied one after the other.
 pub(super) fn narrowed(first: Range, then: Range) -> Range {
     let most = first.most.max(then.least).min(then.most);
     Range {

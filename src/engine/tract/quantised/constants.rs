@@ -1,4 +1,4 @@
-//! What a model stores: scales, zero points and biases with their values, weights by their sizes.
+//! The stored tensors of a model: values of scales, zero points and biases, and sizes of weights.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,13 +16,13 @@ const INT8: i32 = 3;
 const INT32: i32 = 6;
 const INT64: i32 = 7;
 
-/// Most elements of a list that is read: a number for each of so many channels.
+/// Maximum number of elements of a list that is read: one per channel.
 const MOST: usize = 1 << 20;
 
-/// Reads a tensor's elements, which may be in another place than the model.
+/// Reads a tensor's elements, which may be outside of the model file.
 pub(in crate::engine::tract) type Load<'a> = dyn Fn(&TensorProto) -> Option<Tensor> + 'a;
 
-/// The type of a stored tensor's elements, as far as it matters here.
+/// The element type of a stored tensor, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Element {
     Float,
@@ -34,7 +34,7 @@ pub(super) enum Element {
 }
 
 impl Element {
-    /// What bytes of it stand for, if it is a byte.
+    /// Returns the signedness of bytes; `None` for other types.
     pub(super) const fn sign(self) -> Option<Sign> {
         match self {
             Self::Int8 => Some(Sign::Signed),
@@ -53,12 +53,13 @@ pub(super) struct Constant {
     pub(super) values: Option<Vec<f64>>,
 }
 
-/// The tensors that a model stores, by name; none under a name that two graphs have for different ones.
+/// The stored tensors of a model, by name. `None` for a name that two graphs use for different
+/// tensors.
 #[derive(Debug, Default)]
 pub(super) struct Constants(HashMap<String, Option<Constant>>);
 
 impl Constants {
-    /// Those of all graphs of `model`: initializers and constants.
+    /// Collects the initializers and constants of all graphs of `model`.
     pub(super) fn of(model: &ModelProto, load: &Load<'_>) -> Self {
         let mut found = HashMap::new();
         let mut add = |name: &str, tensor| match found.entry(name.to_owned()) {
@@ -83,31 +84,31 @@ impl Constants {
         Self(found)
     }
 
-    /// The tensor of this name.
+    /// Returns the tensor of this name.
     pub(super) fn get(&self, name: &str) -> Option<&Constant> {
         self.0.get(name)?.as_ref()
     }
 
-    /// The elements of a list of this type.
+    /// Returns the elements of a list of this type.
     pub(super) fn list(&self, name: &str, element: Element) -> Option<&[f64]> {
         let constant = self.get(name)?;
         let values = constant.values.as_deref();
         values.filter(|_| constant.element == element)
     }
 
-    /// The only element of a float32 tensor.
+    /// Returns the only element of a float32 tensor.
     pub(super) fn float(&self, name: &str) -> Option<f32> {
         match self.list(name, Element::Float)? {
-            #[expect(clippy::cast_possible_truncation, reason = "it was one")]
+            #[expect(clippy::cast_possible_truncation, reason = "a float32 value")]
             [value] => Some(*value as f32),
             _ => None,
         }
     }
 
-    /// The whole numbers of a list of int64, such as axes.
+    /// Returns the integers of an int64 list, such as axes.
     pub(super) fn integers(&self, name: &str) -> Option<Vec<i64>> {
         let values = self.list(name, Element::Int64)?;
-        #[expect(clippy::cast_possible_truncation, reason = "small whole numbers")]
+        #[expect(clippy::cast_possible_truncation, reason = "small integers")]
         let whole = values.iter().map(|value| *value as i64);
         Some(whole.collect())
     }
@@ -138,7 +139,7 @@ impl Constant {
     }
 }
 
-/// The elements of a tensor, wherever they are stored.
+/// Returns the elements of a tensor, wherever they are stored.
 fn values(tensor: &TensorProto, load: &Load<'_>) -> Option<Vec<f64>> {
     let tensor = load(tensor)?;
     let wide = tensor.cast_to::<f64>().ok()?;

@@ -17,11 +17,11 @@ use crate::kernels::bytes::elementwise::Grid;
 use crate::kernels::bytes::{Convolution, Sign, convolution};
 use crate::kernels::window::{Channels, Placed};
 
-/// Reads a convolution.
+/// Builds a convolution.
 pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
     let shape = node::shape(node)?;
     let [outputs, inputs, window @ ..] = shape.as_slice() else {
-        bail!("weights of {} dimensions", shape.len());
+        bail!("expected weights of at least three dimensions, got {}", shape.len());
     };
     let groups = usize::try_from(integer(node, "group", 1))?;
     let padding = padding(node, window.len(), false)?;
@@ -40,7 +40,7 @@ pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
     Ok((expand(operator), vec![]))
 }
 
-/// Windows of this shape over images with channels first.
+/// Returns windows of this shape over images with the channels first.
 pub(super) fn spec(
     node: &NodeProto,
     window: &[usize],
@@ -53,7 +53,7 @@ pub(super) fn spec(
         };
         ensure!(
             sizes.len() == window.len() && sizes.iter().all(|size| *size > 0),
-            "{name} {sizes:?} of a window {window:?}"
+            "{name} {sizes:?} does not fit a window {window:?}"
         );
         Ok(Some(sizes.into()))
     };
@@ -65,14 +65,14 @@ pub(super) fn spec(
     ))
 }
 
-/// How images are padded; a pool's last windows may reach further.
+/// Returns the padding of images; a pool's last windows may extend beyond it.
 pub(super) fn padding(node: &NodeProto, spatial: usize, pools: bool) -> TractResult<PaddingSpec> {
     match text(node, "auto_pad") {
         b"VALID" => return Ok(PaddingSpec::Valid),
         b"SAME_UPPER" => return Ok(PaddingSpec::SameUpper),
         b"SAME_LOWER" => return Ok(PaddingSpec::SameLower),
         b"" | b"NOTSET" => {}
-        other => bail!("there is no padding `{}`", String::from_utf8_lossy(other)),
+        other => bail!("unknown padding `{}`", String::from_utf8_lossy(other)),
     }
     let pads = attribute(node, "pads").filter(|pads| !pads.ints.is_empty());
     let pads: Vec<usize> = match pads {
@@ -81,7 +81,7 @@ pub(super) fn padding(node: &NodeProto, spatial: usize, pools: bool) -> TractRes
     };
     ensure!(
         pads.len() == 2 * spatial,
-        "pads {pads:?} of images of {spatial} dimensions"
+        "pads {pads:?} do not fit images of {spatial} dimensions"
     );
     let (before, after) = pads.split_at(spatial);
     let ceils = integer(node, "ceil_mode", 0) != 0;
@@ -92,7 +92,7 @@ pub(super) fn padding(node: &NodeProto, spatial: usize, pools: bool) -> TractRes
     })
 }
 
-/// The same windows over images with channels last.
+/// Returns the same windows over images with the channels last.
 pub(super) fn channels_last(spec: &PoolSpec) -> PoolSpec {
     PoolSpec {
         data_format: DataFormat::NHWC,
@@ -117,7 +117,7 @@ impl Operator {
             groups: self.groups,
         };
         let taps = self.spec.kernel_shape.iter().product::<usize>();
-        // `[o, i, h, w]` becomes `[o, h, w, i]`.
+        // Transposes `[o, i, h, w]` to `[o, h, w, i]`.
         let of_output = weights.chunks_exact(channels.input / self.groups * taps);
         let mut turned = Vec::with_capacity(weights.len());
         for weights in of_output {
@@ -191,7 +191,7 @@ impl Expansion for Operator {
     }
 }
 
-/// Wires the `kernel` for images with channels last, around images with channels first.
+/// Adds `kernel`, which needs the channels last, to a graph of images with the channels first.
 pub(super) fn over_images(
     prefix: &str,
     model: &mut TypedModel,

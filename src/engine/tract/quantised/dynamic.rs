@@ -1,4 +1,5 @@
-//! Numbers that become bytes as the run has it, and products of such bytes with a stored matrix.
+//! Quantisation with a grid that the run determines, and products of such bytes with a stored
+//! matrix.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -16,11 +17,11 @@ use crate::kernels::bytes::real::extent;
 use crate::kernels::bytes::{Sign, SumProduct};
 use crate::kernels::{Cpu, Split};
 
-/// Reads a product.
+/// Builds a product.
 pub(super) fn build_product(_: &ParsingContext, node: &NodeProto) -> Built {
     let sizes = node::shape(node)?;
     let &[inputs, outputs] = sizes.as_slice() else {
-        bail!("a matrix of {} dimensions", sizes.len());
+        bail!("expected a matrix of two dimensions, got {}", sizes.len());
     };
     let operator = Product {
         sizes: [inputs, outputs],
@@ -29,10 +30,10 @@ pub(super) fn build_product(_: &ParsingContext, node: &NodeProto) -> Built {
     Ok((expand(operator), vec![]))
 }
 
-/// The grid of unsigned bytes on which these numbers and zero lie. Where all are zero, a step is worth one, as ONNX
-/// Runtime has it.
+/// Returns the grid of unsigned bytes that covers these numbers and zero. If all are zero the scale
+/// is 1, as in ONNX Runtime.
 fn grid([least, most]: [f32; 2]) -> Grid {
-    #[expect(clippy::float_cmp, reason = "both are zero, which is between them")]
+    #[expect(clippy::float_cmp, reason = "equal only if both are zero")]
     let is_all_zero = least == most;
     let scale = if is_all_zero {
         1.0
@@ -42,7 +43,7 @@ fn grid([least, most]: [f32; 2]) -> Grid {
     let zero = (-least / scale).round_ties_even().clamp(0.0, 255.0);
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "a byte; 0 where it is no number"
+        reason = "a byte; NaN becomes 0"
     )]
     let zero_point = zero as i32;
     Grid {
@@ -100,7 +101,7 @@ impl Expansion for Quantization {
             let work = |from: &[&[f32]], to: &mut [u8], split: Split| {
                 of_run = grid(extent(cpu, from[0], split));
                 if !of_run.scale.is_normal() {
-                    // Steps too small or too large for float32.
+                    // The scale is too small or too large for float32.
                     to.iter_mut().zip(from[0]).for_each(|(to, number)| {
                         *to = of_run.sign.byte(place(of_run, *number));
                     });
@@ -153,7 +154,7 @@ impl Expansion for Product {
         let sign = match rows.datum_type {
             DatumType::I8 => Sign::Signed,
             DatumType::U8 => Sign::Unsigned,
-            other => bail!("rows of {other:?}"),
+            other => bail!("expected rows of bytes, got {other:?}"),
         };
         let [_, outputs] = self.sizes;
         let weights = turned(&self.weights.signed(model, inputs[1])?, outputs);
@@ -177,11 +178,11 @@ impl Expansion for Product {
     }
 }
 
-/// The zero point of all rows.
+/// Returns the zero point of all rows.
 fn zero_point(tensor: &Tensor) -> TractResult<i32> {
     ensure!(
         tensor.len() == 1,
-        "{} zero points of rows; one is supported",
+        "expected one zero point for all rows, got {}",
         tensor.len()
     );
     tensor.cast_to_scalar::<i32>()

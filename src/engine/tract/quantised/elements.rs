@@ -1,4 +1,4 @@
-//! What is done to each byte, or pair of bytes, for itself.
+//! Elementwise operators on bytes and on pairs of bytes.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -16,13 +16,13 @@ use crate::kernels::bytes::elementwise::{Grid, Pair, Range, clamp};
 use crate::kernels::bytes::real::Operation;
 use crate::kernels::{Cpu, Split};
 
-/// Reads what rounds numbers to bytes.
+/// Builds an operator that quantises numbers.
 pub(super) fn build_rounded(_: &ParsingContext, node: &NodeProto) -> Built {
     let to = node::grid(node, "y")?;
     Ok((expand(Real { to }), vec![]))
 }
 
-/// Reads what rounds bytes to another grid, or holds them to a range.
+/// Builds an operator that converts bytes to another grid, or clamps them to a range.
 pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
     let operator = Rounded {
         from: node::grid(node, "x")?,
@@ -32,14 +32,14 @@ pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
     Ok((expand(operator), vec![]))
 }
 
-/// Reads a sum, a difference or a product.
+/// Builds a sum, a difference or a product.
 pub(super) fn build_pair(_: &ParsingContext, node: &NodeProto) -> Built {
     let is = |name| integer(node, name, 0) != 0;
     let operation = match () {
         () if is("add") => Operation::Add,
         () if is("subtract") => Operation::Subtract,
         () if is("multiply") => Operation::Multiply,
-        () => bail!("no operation on two tensors"),
+        () => bail!("the operation on two tensors is missing"),
     };
     let pair = Pair {
         inputs: [node::grid(node, "a")?, node::grid(node, "b")?],
@@ -49,7 +49,7 @@ pub(super) fn build_pair(_: &ParsingContext, node: &NodeProto) -> Built {
     Ok((expand(Paired { pair, operation }), vec![]))
 }
 
-/// An operator on each element for itself, which gives bytes of this sign.
+/// Creates an elementwise operator whose results are bytes of this signedness.
 pub(super) fn of_elements(
     name: &'static str,
     sign: Sign,
@@ -66,7 +66,8 @@ pub(super) fn of_elements(
     })
 }
 
-/// The rules of an operator that makes one tensor of one, of the same shape and of these dtypes.
+/// Adds the rules of an operator with one input and one output of the same shape and of these
+/// dtypes.
 pub(super) fn one_to_one<'r, 'p: 'r>(
     s: &mut Solver<'r>,
     [from, to]: [DatumType; 2],

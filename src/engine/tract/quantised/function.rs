@@ -1,7 +1,7 @@
-//! Functions of one number, computed for each of the 256 numbers that bytes stand for.
+//! Elementwise functions, computed for each of the 256 numbers that a byte can represent.
 //!
-//! What ONNX Runtime computes by a few operations in float32 is computed so here: half a step away from a byte the last bit
-//! decides. What no such operations give is computed in double precision.
+//! If ONNX Runtime uses a few float32 operations, this module uses the same ones, because the last
+//! bit decides ties between two bytes. Other functions are computed in float64.
 
 use std::f64::consts::{FRAC_2_SQRT_PI, SQRT_2};
 
@@ -12,10 +12,10 @@ use crate::engine::tract::graph::{attribute, text};
 use crate::kernels::bytes::elementwise::Grid;
 use crate::kernels::{Cpu, Split};
 
-/// A function of one number.
+/// An elementwise function.
 pub(super) type Function = Box<dyn Fn(f32) -> f32>;
 
-/// The function that a node of the default domain computes, if it is one.
+/// Returns the function of a node of the default domain, if it is elementwise.
 pub(super) fn function_of(node: &NodeProto) -> Option<Function> {
     let number = |name: &str, absent: f32| attribute(node, name).map_or(absent, |found| found.f);
     let alpha = |absent| number("alpha", absent);
@@ -62,7 +62,7 @@ pub(super) fn function_of(node: &NodeProto) -> Option<Function> {
     })
 }
 
-/// The numbers that bytes 0 to 255 stand for.
+/// Returns the numbers that the bytes 0 to 255 represent.
 pub(super) fn numbers(grid: Grid) -> Option<Vec<f32>> {
     let bytes: Vec<u8> = (0..=u8::MAX).collect();
     let mut numbers = vec![0.0; bytes.len()];
@@ -122,7 +122,8 @@ mod tests {
         assert!(function_of(&unknown).is_none());
     }
 
-    /// By the inverse, as ONNX Runtime has it: a quotient is the next number here, and another byte of some scales.
+    /// Uses the reciprocal, like ONNX Runtime. A quotient gives the next float, and another byte
+    /// for some scales.
     #[test]
     fn a_last_bit_is_that_of_the_runtime() {
         let softsign = function_of(&node::new("Softsign", "", &["x"], "y")).expect("a function");

@@ -1,4 +1,4 @@
-//! Finds the groups of a graph that become nodes of ours.
+//! Finds the groups of a graph that one node of this module can replace.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,7 @@ use crate::engine::tract::graph::{
 use crate::kernels::bytes::Sign;
 use crate::kernels::bytes::elementwise::{Grid, Range};
 
-/// Makes groups around quantised tensors nodes of ours.
+/// Replaces groups around quantised tensors by nodes of this module.
 pub(in crate::engine::tract) fn fuse(model: &mut ModelProto, load: &Load<'_>) {
     let mut quantises = false;
     each_node(model, &mut |node| {
@@ -57,28 +57,29 @@ fn fuse_graph(graph: &mut GraphProto, constants: &Constants) {
     drop_unread(&mut graph.node, &outputs, &pass.readers);
 }
 
-/// One look through a graph, in the order of its nodes.
+/// One pass over a graph, in the order of its nodes.
 struct Pass<'c> {
     constants: &'c Constants,
     nodes: Vec<NodeProto>,
-    /// How often each tensor is read.
+    /// Number of readers of each tensor.
     readers: HashMap<String, usize>,
-    /// The place of the node that makes each tensor.
+    /// Index of the node that computes each tensor.
     makers: HashMap<String, usize>,
-    /// Tensors of numbers whose bytes are known.
+    /// Dequantised tensors whose bytes are known.
     held: HashMap<String, Held>,
-    /// What stands in the place of a node, by that.
+    /// Replacements of nodes, by the index of the node.
     replaced: HashMap<usize, Vec<NodeProto>>,
-    /// Places of nodes that are part of others now.
+    /// Indices of nodes that are merged into others.
     gone: HashSet<usize>,
-    /// Tensors that nodes of ours make, by the places of these: of what they replace, and among those.
+    /// Tensors that nodes of this module compute: the index of the replaced node, and the index
+    /// among its replacements.
     ours: HashMap<String, (usize, usize)>,
 }
 
-/// What a group becomes.
+/// The replacement of a group.
 struct Fused {
     nodes: Vec<NodeProto>,
-    /// Places of the nodes that are part of it.
+    /// Indices of the nodes of the group.
     parts: Vec<usize>,
 }
 
@@ -116,7 +117,7 @@ impl Pass<'_> {
         self.replaced.insert(at, nodes);
     }
 
-    /// What a `DequantizeLinear` says of its input.
+    /// Returns the input of a `DequantizeLinear`, with its grid.
     fn dequantized(&self, node: &NodeProto) -> Option<Held> {
         let bytes = node.input.first()?;
         let scales = self.constants.list(node.input.get(1)?, Element::Float)?;
@@ -133,7 +134,7 @@ impl Pass<'_> {
         let known = matches!(element, Element::Int8 | Element::Uint8 | Element::Int32)
             && integer(node, "block_size", 0) == 0
             && (!is_wide || zeros.iter().all(|zero| *zero == 0));
-        #[expect(clippy::cast_possible_truncation, reason = "they were of float32")]
+        #[expect(clippy::cast_possible_truncation, reason = "float32 values")]
         let scales = scales.iter().map(|scale| *scale as f32).collect();
         known.then(|| Held {
             bytes: bytes.clone(),
@@ -144,7 +145,7 @@ impl Pass<'_> {
         })
     }
 
-    /// The grid that a `QuantizeLinear` rounds to.
+    /// Returns the grid of a `QuantizeLinear`.
     fn target(&self, node: &NodeProto) -> Option<Grid> {
         let scale = self.constants.float(node.input.get(1)?)?;
         let (sign, zero_point) = if has_input(node, 2) {
@@ -171,7 +172,7 @@ impl Pass<'_> {
         })
     }
 
-    /// The group that ends in the `QuantizeLinear` at this place.
+    /// Returns the group that ends in the `QuantizeLinear` at this index.
     fn quantized(&mut self, at: usize) -> Option<Fused> {
         let node = &self.nodes[at];
         let (grid, output) = (self.target(node)?, node.output.first()?.clone());
@@ -208,7 +209,7 @@ impl Pass<'_> {
         })
     }
 
-    /// The functions of one number that end in the `QuantizeLinear` at this place, and begin at bytes.
+    /// Returns the chain of elementwise functions from bytes to the `QuantizeLinear` at this index.
     fn tabled(&self, at: usize) -> Option<Fused> {
         let node = &self.nodes[at];
         let (grid, output) = (self.target(node)?, node.output.first()?);
@@ -247,7 +248,7 @@ impl Pass<'_> {
         })
     }
 
-    /// A `MatMulInteger` with a stored matrix, and one zero point of the other side.
+    /// Returns a `MatMulInteger` with a stored matrix and one zero point for the other operand.
     fn sums(&self, node: &NodeProto) -> Option<Fused> {
         let [rows, matrix, ..] = node.input.as_slice() else {
             return None;
@@ -268,8 +269,8 @@ impl Pass<'_> {
         Some(Fused { nodes, parts })
     }
 
-    /// The `QuantizeLinear` at this place alone: the library multiplies with the scale's inverse, which may be
-    /// a step away from the quotient.
+    /// Returns the `QuantizeLinear` at this index alone. The library multiplies with the scale's
+    /// reciprocal, which may be a step off the quotient.
     fn rounds(&self, at: usize) -> Option<Fused> {
         let node = &self.nodes[at];
         let (value, output) = (node.input.first()?, node.output.first()?);
@@ -284,8 +285,8 @@ impl Pass<'_> {
         })
     }
 
-    /// Bytes that become others: held to a range, or of another grid. A range becomes that of the node of
-    /// ours which makes them, if nothing else reads them.
+    /// Returns the conversion of bytes to a range or to another grid. If only this conversion reads
+    /// the bytes, the node of this module that computes them gets the range instead.
     fn rounded(
         &mut self,
         value: &str,
@@ -315,7 +316,7 @@ impl Pass<'_> {
         Some(node::rounded(name, &bytes, [from, grid], range, output))
     }
 
-    /// The bounds that a node holds its input to, if it does nothing else.
+    /// Returns the bounds of a node that only clamps its input.
     fn activation(&self, node: &NodeProto) -> Option<Bounds> {
         let bound = |place: usize, name: &str, absent: f32| {
             if has_input(node, place) {

@@ -1,10 +1,10 @@
-//! Who makes and who reads the tensors of a graph.
+//! The producers and readers of the tensors of a graph.
 
 use std::collections::HashMap;
 
 use tract_onnx::pb::{GraphProto, NodeProto};
 
-/// How often each tensor is read: by nodes, by the graphs within them, and as an output of the graph.
+/// Counts the readers of each tensor: nodes, subgraphs of nodes, and outputs of the graph.
 pub(super) fn readers(nodes: &[NodeProto], outputs: &[String]) -> HashMap<String, usize> {
     let mut readers = HashMap::new();
     for output in outputs {
@@ -30,7 +30,7 @@ fn count(node: &NodeProto, readers: &mut HashMap<String, usize>) {
     }
 }
 
-/// The node that makes each tensor, by its place.
+/// Returns, for each tensor, the index of the node that computes it.
 pub(super) fn makers(nodes: &[NodeProto]) -> HashMap<String, usize> {
     let made = nodes.iter().enumerate().flat_map(|(at, node)| {
         let outputs = node.output.iter().filter(|output| !output.is_empty());
@@ -39,13 +39,13 @@ pub(super) fn makers(nodes: &[NodeProto]) -> HashMap<String, usize> {
     made.collect()
 }
 
-/// The names of a graph's outputs.
+/// Returns the names of a graph's outputs.
 pub(super) fn outputs(graph: &GraphProto) -> Vec<String> {
     graph.output.iter().map(|it| it.name.clone()).collect()
 }
 
-/// Takes out nodes that turn bytes into numbers which nothing reads any more, but for those that nothing
-/// read `before`.
+/// Removes dequantising nodes whose outputs are no longer read. Those without readers `before`
+/// stay.
 pub(super) fn drop_unread(
     nodes: &mut Vec<NodeProto>,
     outputs: &[String],

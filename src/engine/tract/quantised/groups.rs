@@ -1,4 +1,4 @@
-//! Which operators have a form on bytes, and the nodes that they become.
+//! Converts groups around quantised operators to the nodes of this module.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::windows::are_sound;
 use crate::engine::tract::graph::{attribute, has_input, integer};
 use crate::kernels::bytes::elementwise::{Grid, Range};
 
-/// Operators that move elements and look at none, with one input that is moved.
+/// Operators that only move elements, with one such input.
 const MOVES: [&str; 12] = [
     "DepthToSpace",
     "Expand",
@@ -27,21 +27,21 @@ const MOVES: [&str; 12] = [
     "Unsqueeze",
 ];
 
-/// A tensor of numbers whose bytes are known.
+/// A dequantised tensor whose bytes are known.
 #[derive(Debug, Clone)]
 pub(super) struct Held {
-    /// The bytes.
+    /// The name of the bytes.
     pub(super) bytes: String,
     pub(super) element: Element,
-    /// What a step is worth: one, or one for each place along `axis`.
+    /// The scale, or one scale per position along `axis`.
     pub(super) scales: Vec<f32>,
-    /// What stands for zero: one, or one for each scale.
+    /// The zero point, or one per scale.
     pub(super) zeros: Vec<i32>,
     pub(super) axis: i64,
 }
 
 impl Held {
-    /// The grid of all its elements, if they are on one.
+    /// Returns the grid of all elements, if they share one.
     pub(super) fn grid(&self) -> Option<Grid> {
         let ([scale], [zero_point]) = (&*self.scales, &*self.zeros) else {
             return None;
@@ -57,17 +57,17 @@ impl Held {
     }
 }
 
-/// What a group gives.
+/// The quantised output of a group.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Target<'a> {
     pub(super) grid: Grid,
-    /// What it is held to.
+    /// The range to which it is clamped.
     pub(super) range: Range,
     /// The name of its bytes.
     pub(super) output: &'a str,
 }
 
-/// What a product adds to its sums.
+/// The bias that a product adds to its sums.
 enum Bias {
     None,
     /// In steps of the sums.
@@ -76,7 +76,8 @@ enum Bias {
     Real(Vec<f64>),
 }
 
-/// The nodes that an operator becomes whose inputs are `held` and whose output is quantised.
+/// Returns the nodes that replace an operator with the dequantised inputs `held` and a quantised
+/// output.
 pub(super) fn group(
     constants: &Constants,
     held: &HashMap<String, Held>,
@@ -116,7 +117,7 @@ pub(super) fn group(
     }
 }
 
-/// The nodes that a `QLinearConv` or `QLinearMatMul` becomes, whose weights are stored.
+/// Returns the nodes that replace a `QLinearConv` or `QLinearMatMul` with stored weights.
 pub(super) fn group_of_word(constants: &Constants, word: &NodeProto) -> Option<Vec<NodeProto>> {
     let [x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, ..] = word.input.as_slice()
     else {
@@ -154,7 +155,7 @@ pub(super) fn group_of_word(constants: &Constants, word: &NodeProto) -> Option<V
     }
     let bias = if has_input(word, 8) {
         let steps = constants.list(&word.input[8], Element::Int32)?;
-        #[expect(clippy::cast_possible_truncation, reason = "they were of int32")]
+        #[expect(clippy::cast_possible_truncation, reason = "int32 values")]
         Bias::Steps(steps.iter().map(|step| *step as i64).collect())
     } else {
         Bias::None
@@ -162,7 +163,7 @@ pub(super) fn group_of_word(constants: &Constants, word: &NodeProto) -> Option<V
     Some(vec![group.convolution(&input, &weights, &bias)?])
 }
 
-/// The node that a `MatMulInteger` becomes, whose matrix is stored.
+/// Returns the node that replaces a `MatMulInteger` with a stored matrix.
 pub(super) fn sums(
     constants: &Constants,
     product: &NodeProto,
@@ -210,7 +211,7 @@ impl Group<'_> {
         self.held.get(self.operator.input.get(place)?)
     }
 
-    /// A node of ours with what all of them have.
+    /// Creates a node of this module with the common attributes.
     fn node(&self, kind: &str, inputs: &[&str], of: &[(&str, Grid)]) -> NodeProto {
         let mut made = node::new(kind, &self.operator.name, inputs, self.target.output);
         for (name, grid) in of {
@@ -221,7 +222,7 @@ impl Group<'_> {
         made
     }
 
-    /// What is added to the sums of products with these weights.
+    /// Returns the bias of products with these weights.
     fn bias(&self, place: usize, weights: &Held) -> Option<Bias> {
         if !has_input(self.operator, place) {
             return Some(Bias::None);
@@ -244,7 +245,7 @@ impl Group<'_> {
             let step = steps.get(at % steps.len().max(1))?;
             numbers.push(step * f64::from(own));
         }
-        #[expect(clippy::cast_possible_truncation, reason = "they were of int32")]
+        #[expect(clippy::cast_possible_truncation, reason = "int32 values")]
         let whole = || steps.iter().map(|step| *step as i64).collect();
         Some(if same {
             Bias::Steps(whole())
@@ -253,7 +254,7 @@ impl Group<'_> {
         })
     }
 
-    /// The node without its bias' and weights' numbers, where these are such as a kernel takes: so many output
+    /// Creates the node with the attributes of bias and weights, if a kernel supports them: output
     /// channels along `axis` of the stored weights.
     fn weighted(
         &self,
@@ -331,7 +332,7 @@ impl Group<'_> {
         Some(made)
     }
 
-    /// Rows times a matrix, of whose rows each is an output if it is `turned`.
+    /// Returns the product of rows and a matrix; `turned` if each row of the matrix is an output.
     fn product(&self, rows: &Held, matrix: &Held, turned: bool, bias: &Bias) -> Option<NodeProto> {
         let &[first, second] = self.constants.get(&matrix.bytes)?.dims.as_slice() else {
             return None;
@@ -363,7 +364,7 @@ impl Group<'_> {
         let matrix = self.input(1)?;
         let bias = self.bias(2, matrix)?;
         if has_bias {
-            // A column would add another number to each row.
+            // A column would add a different number to each row.
             let name = &self.operator.input[2];
             let name = self.held.get(name).map_or(name, |held| &held.bytes);
             let dims = &self.constants.get(name)?.dims;
@@ -421,7 +422,7 @@ impl Group<'_> {
         Some(vec![made])
     }
 
-    /// The operator on bytes instead of numbers.
+    /// Applies the operator to bytes instead of numbers.
     fn moved(&self) -> Option<Vec<NodeProto>> {
         let input = self.input(0)?;
         if self.operator.output.len() != 1 {
@@ -435,7 +436,7 @@ impl Group<'_> {
         })
     }
 
-    /// Tensors one after another, each rounded to the grid of the whole.
+    /// Concatenates tensors, each requantised to the grid of the result.
     fn joined(&self) -> Option<Vec<NodeProto>> {
         let mut nodes = Vec::new();
         let mut joined = self.operator.clone();
@@ -455,12 +456,13 @@ impl Group<'_> {
         Some(nodes)
     }
 
-    /// Whether bytes of this grid are those of the target already.
+    /// Returns `true` if bytes of this grid already have the target's grid and range.
     fn is_kept(&self, grid: Grid) -> bool {
         grid == self.target.grid && self.target.range == Range::whole(grid.sign)
     }
 
-    /// What keeps the grid of its input, with what makes the target of it.
+    /// Returns an operator that keeps the grid of its input, followed by the conversion to the
+    /// target.
     fn kept(
         &self,
         grid: Grid,
@@ -482,8 +484,8 @@ impl Group<'_> {
     }
 }
 
-/// Real numbers in steps of the sums of products, if what rounding them loses is a small part of a step of the
-/// output.
+/// Converts real numbers to steps of the sums of products, if the rounding error is a small part of
+/// a step of the output.
 fn steps_of(numbers: &[f64], scale: f32, weights: &Held, factors: &[f32]) -> Option<Vec<i64>> {
     const MOST: f64 = 1e9;
     const FINE: f32 = 1.0 / 64.0;
@@ -496,7 +498,7 @@ fn steps_of(numbers: &[f64], scale: f32, weights: &Held, factors: &[f32]) -> Opt
         let is_fine = factors.get(at % factors.len().max(1))?.abs() <= FINE;
         let is_exact = *number == 0.0;
         let known = is_exact || is_fine && steps.abs() <= MOST;
-        #[expect(clippy::cast_possible_truncation, reason = "held to 30 bits")]
+        #[expect(clippy::cast_possible_truncation, reason = "clamped to 30 bits")]
         let steps = steps.round_ties_even() as i64;
         known.then_some(if is_exact { 0 } else { steps })
     });

@@ -1,21 +1,23 @@
-//! Quantised ONNX graphs on bytes.
+//! Runs quantised ONNX graphs on bytes instead of float32.
 //!
-//! A graph says of an operator on bytes that they become numbers, that the operator computes with these, and
-//! that the result becomes bytes again (`DequantizeLinear`, `Conv`, `QuantizeLinear`), or in one word
-//! (`QLinearConv`). Computed as written, all three are done in float32. Here such a group becomes one node
-//! with an operator on [`crate::kernels::bytes`]:
+//! A quantised operator is written as a group: the bytes are dequantised, the operator computes,
+//! and the result is quantised again (`DequantizeLinear`, `Conv`, `QuantizeLinear`). Some operators
+//! combine this (`QLinearConv`). Computed as written, all three parts run in float32. This module
+//! turns such a group into one node with an operator on [`crate::kernels::bytes`]:
 //!
-//! 1. [`mod@unfold`]: operators of ONNX Runtime that have no other form are written as such groups.
-//! 2. [`mod@fuse`]: groups become nodes ([`node`] has their form). What no kernel takes (weights that no constant
-//!    holds, grids of channels, other operators) stays as it was.
-//! 3. [`register`]: the library's reader builds operators of these nodes.
+//! 1. [`mod@unfold`]: writes operators of ONNX Runtime without another form as such groups.
+//! 2. [`mod@fuse`]: turns groups into nodes; [`node`] defines their form. Groups without a kernel
+//!   (computed weights, grids
+//! per channel, other operators) stay.
+//! 3. [`register`]: adds builders for these nodes to the library's reader.
 //!
-//! Where a run decides how numbers become bytes (`DynamicQuantizeLinear`, `MatMulInteger`), sums stay integers
-//! ([`dynamic`]).
+//! If the run determines the quantisation (`DynamicQuantizeLinear`, `MatMulInteger`), sums stay
+//! integers ([`dynamic`]).
 //!
-//! A convolution, a product or a mean sums whole numbers, so it is more exact than its float32; all else is what float32
-//! gives, to the last bit. A bias in float32 is rounded to a step of the sums, which are at least 64 to a step
-//! of the output.
+//! A *grid* is the quantisation of a tensor: its scale, zero point and signedness. Convolutions,
+//! products and means sum integers, which is more exact than float32. Everything else equals the
+//! float32 result to the last bit. A float32 bias is rounded to a step of the sums; a step of the
+//! output has at least 64 of them.
 
 mod axes;
 mod bounds;
@@ -43,7 +45,7 @@ use dynamic::Quantization;
 pub(super) use fuse::fuse;
 pub(super) use unfold::unfold;
 
-/// Teaches the library's reader the nodes of ours.
+/// Registers builders for the nodes of this module in the library's reader.
 pub(super) fn register(reader: &mut Onnx) {
     let operators = &mut reader.op_register;
     operators.insert(node::CONVOLUTION, convolution::build);

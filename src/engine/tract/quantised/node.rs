@@ -1,4 +1,5 @@
-//! The form of nodes of ours: what is known of a group before the library reads the graph, as attributes.
+//! The nodes of this module: attributes that describe a fused group before the library reads the
+//! graph.
 
 use tract_onnx::pb::{AttributeProto, NodeProto};
 use tract_onnx::prelude::{DatumType, TractResult};
@@ -8,7 +9,7 @@ use crate::engine::tract::graph::{attribute, integer, step};
 use crate::kernels::bytes::Sign;
 use crate::kernels::bytes::elementwise::{Grid, Range};
 
-/// Operators of these nodes. A name with a space is no model's.
+/// Operators of these nodes. Their names contain spaces, which no model uses.
 pub(super) const CONVOLUTION: &str = "Conv on bytes";
 pub(super) const PRODUCT: &str = "MatMul on bytes";
 pub(super) const SUMS: &str = "MatMulInteger on bytes";
@@ -20,7 +21,8 @@ pub(super) const MEAN: &str = "ReduceMean on bytes";
 pub(super) const AVERAGE: &str = "AveragePool on bytes";
 pub(super) const TABLE: &str = "Function on bytes";
 
-/// The attribute of an `AveragePool` whose windows are divided by all of their taps, also by those beyond the padding.
+/// The attribute of an `AveragePool` that divides windows by all their taps, including those beyond
+/// the padding.
 pub(super) const WHOLE: &str = "counts_whole_windows";
 
 /// ONNX's codes of attribute types.
@@ -29,7 +31,7 @@ const INT: i32 = 2;
 const FLOATS: i32 = 6;
 const INTS: i32 = 7;
 
-/// A node of these inputs, which becomes `output`.
+/// Creates a node with these inputs and the output `output`.
 pub(super) fn new(operator: &str, name: &str, inputs: &[&str], output: &str) -> NodeProto {
     NodeProto {
         name: name.to_owned(),
@@ -45,7 +47,7 @@ fn named(name: String, kind: i32) -> AttributeProto {
     }
 }
 
-/// Adds a list of numbers.
+/// Adds a list of floats.
 pub(super) fn put_floats(node: &mut NodeProto, name: &str, floats: &[f32]) {
     node.attribute.push(AttributeProto {
         floats: floats.to_vec(),
@@ -53,7 +55,7 @@ pub(super) fn put_floats(node: &mut NodeProto, name: &str, floats: &[f32]) {
     });
 }
 
-/// Adds a list of whole numbers.
+/// Adds a list of integers.
 pub(super) fn put_integers(node: &mut NodeProto, name: &str, integers: Vec<i64>) {
     node.attribute.push(AttributeProto {
         ints: integers,
@@ -61,7 +63,7 @@ pub(super) fn put_integers(node: &mut NodeProto, name: &str, integers: Vec<i64>)
     });
 }
 
-/// Adds a whole number.
+/// Adds an integer.
 pub(super) fn put_integer(node: &mut NodeProto, name: &str, integer: i64) {
     node.attribute.push(AttributeProto {
         i: integer,
@@ -79,7 +81,7 @@ pub(super) fn put_grid(node: &mut NodeProto, of: &str, grid: Grid) {
     put_sign(node, of, grid.sign);
 }
 
-/// A node that makes of bytes on one grid those of another, held to a range.
+/// Creates a node that converts bytes of one grid to another one and clamps them to a range.
 pub(super) fn rounded(
     name: &str,
     bytes: &str,
@@ -94,25 +96,25 @@ pub(super) fn rounded(
     made
 }
 
-/// Adds the sizes of a stored tensor of weights; `None` where they are too large to be told.
+/// Adds the sizes of a stored tensor of weights; `None` if they exceed int64.
 pub(super) fn put_shape(node: &mut NodeProto, shape: &[usize]) -> Option<()> {
     let sizes = shape.iter().map(|size| i64::try_from(*size).ok());
     put_integers(node, "w_shape", sizes.collect::<Option<_>>()?);
     Some(())
 }
 
-/// The sizes of the stored weights.
+/// Returns the sizes of the stored weights.
 pub(super) fn shape(node: &NodeProto) -> TractResult<Vec<usize>> {
-    integers(node, "w_shape")?.context("no shape of weights")
+    integers(node, "w_shape")?.context("the shape of weights is missing")
 }
 
-/// Adds what the bytes of a tensor stand for.
+/// Adds the signedness of a tensor's bytes.
 pub(super) fn put_sign(node: &mut NodeProto, of: &str, sign: Sign) {
     let is_signed = i64::from(sign == Sign::Signed);
     put_integer(node, &format!("{of}_is_signed"), is_signed);
 }
 
-/// Adds what the output is held to, or puts it in the place of what is there.
+/// Sets the range to which the output is clamped.
 pub(super) fn put_range(node: &mut NodeProto, range: Range) {
     node.attribute
         .retain(|it| it.name != "least" && it.name != "most");
@@ -120,17 +122,17 @@ pub(super) fn put_range(node: &mut NodeProto, range: Range) {
     put_integer(node, "most", range.most.into());
 }
 
-/// The grid of a tensor.
+/// Returns the grid of a tensor.
 pub(super) fn grid(node: &NodeProto, of: &str) -> TractResult<Grid> {
     let scale = attribute(node, &format!("{of}_scale"));
     Ok(Grid {
         sign: sign(node, of),
-        scale: scale.with_context(|| format!("no scale of {of}"))?.f,
+        scale: scale.with_context(|| format!("the scale of {of} is missing"))?.f,
         zero_point: i32::try_from(integer(node, &format!("{of}_zero_point"), 0))?,
     })
 }
 
-/// What the bytes of a tensor stand for.
+/// Returns the signedness of a tensor's bytes.
 pub(super) fn sign(node: &NodeProto, of: &str) -> Sign {
     match integer(node, &format!("{of}_is_signed"), 0) {
         0 => Sign::Unsigned,
@@ -138,7 +140,7 @@ pub(super) fn sign(node: &NodeProto, of: &str) -> Sign {
     }
 }
 
-/// What the output is held to.
+/// Returns the range to which the output is clamped.
 pub(super) fn range(node: &NodeProto) -> TractResult<Range> {
     Ok(Range {
         least: i32::try_from(integer(node, "least", 0))?,
@@ -146,12 +148,12 @@ pub(super) fn range(node: &NodeProto) -> TractResult<Range> {
     })
 }
 
-/// A list of numbers.
+/// Returns a list of floats.
 pub(super) fn floats(node: &NodeProto, name: &str) -> Vec<f32> {
     attribute(node, name).map_or(Vec::new(), |found| found.floats.clone())
 }
 
-/// A list of whole numbers, if the node has it.
+/// Returns a list of integers, if the node has it.
 pub(super) fn integers<T: TryFrom<i64>>(
     node: &NodeProto,
     name: &str,
@@ -163,12 +165,12 @@ pub(super) fn integers<T: TryFrom<i64>>(
     let integers: Option<Vec<T>> = integers.collect();
     let integers = integers.with_context(|| {
         let ints = &found.ints;
-        format!("{name} {ints:?}: numbers that are negative, or too large, are not supported")
+        format!("{name} {ints:?}: negative or too large numbers are not supported")
     })?;
     Ok(Some(integers))
 }
 
-/// The type of tensors of such bytes.
+/// Returns the library's type of bytes of this signedness.
 pub(super) const fn datum_type(sign: Sign) -> DatumType {
     match sign {
         Sign::Signed => DatumType::I8,

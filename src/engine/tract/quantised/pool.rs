@@ -1,4 +1,4 @@
-//! The largest and the means of windows over bytes, and means along axes.
+//! Pooling on bytes: the maximum and the mean of windows, and means along axes.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -19,7 +19,7 @@ use crate::kernels::bytes::pool::{Counted, Mean, Rounding, largest};
 use crate::kernels::window::{Placed, Window};
 use crate::kernels::{Cpu, Split};
 
-/// Reads what takes the largest of each window.
+/// Builds a maximum pool.
 pub(super) fn build_largest(_: &ParsingContext, node: &NodeProto) -> Built {
     let operator = Largest {
         spec: windows(node)?,
@@ -28,7 +28,7 @@ pub(super) fn build_largest(_: &ParsingContext, node: &NodeProto) -> Built {
     Ok((expand(operator), vec![]))
 }
 
-/// Reads what takes the mean of each window.
+/// Builds an average pool.
 pub(super) fn build_average(_: &ParsingContext, node: &NodeProto) -> Built {
     let spec = windows(node)?;
     let operator = Average {
@@ -39,7 +39,7 @@ pub(super) fn build_average(_: &ParsingContext, node: &NodeProto) -> Built {
     Ok((expand(operator), vec![]))
 }
 
-/// What the sum of a window is divided by.
+/// Returns the divisor of a window's sum.
 fn counted(node: &NodeProto, spec: &PoolSpec) -> TractResult<Counted> {
     let is = |name| integer(node, name, 0) != 0;
     if !is("count_include_pad") {
@@ -50,15 +50,15 @@ fn counted(node: &NodeProto, spec: &PoolSpec) -> TractResult<Counted> {
         PaddingSpec::ExplicitOnnxPool(_, after, _) if !is(node::WHOLE) => match **after {
             [height, width] => [height, width],
             [width] => [0, width],
-            _ => bail!("a window of {} dimensions", after.len()),
+            _ => bail!("expected a window of one or two dimensions, got {}", after.len()),
         },
-        // As much as windows reach into.
+        // Counts the whole extent of windows.
         _ => [0, 1].map(|axis| window.kernel[axis] * window.dilation[axis]),
     }))
 }
 
 fn windows(node: &NodeProto) -> TractResult<PoolSpec> {
-    let window: Vec<usize> = node::integers(node, "kernel_shape")?.context("no window")?;
+    let window: Vec<usize> = node::integers(node, "kernel_shape")?.context("the window is missing")?;
     let padding = padding(node, window.len(), true)?;
     spec(node, &window, padding)
 }
@@ -72,7 +72,7 @@ fn mean(node: &NodeProto) -> TractResult<Mean> {
     })
 }
 
-/// Reads a mean.
+/// Builds a mean along axes.
 pub(super) fn build_mean(_: &ParsingContext, node: &NodeProto) -> Built {
     let operator = Averaged {
         mean: mean(node)?,
@@ -166,7 +166,7 @@ impl Expansion for Average {
     }
 }
 
-/// The windows over images of so many channels.
+/// Returns the windows over images with this many channels.
 fn of_channels(spec: &PoolSpec, channels: usize) -> PoolSpec {
     PoolSpec {
         input_channels: channels,
@@ -175,7 +175,7 @@ fn of_channels(spec: &PoolSpec, channels: usize) -> PoolSpec {
     }
 }
 
-/// What is known of images and of what windows make of them.
+/// Adds the rules for images and the results of windows over them.
 fn pooled<'r, 'p: 'r, 's: 'r>(
     spec: &'s PoolSpec,
     [from, to]: [Sign; 2],
@@ -196,7 +196,8 @@ fn pooled<'r, 'p: 'r, 's: 'r>(
     })
 }
 
-/// What `work` makes of windows over images, as bytes of this sign.
+/// Adds an operator that applies `work` to windows over images, with bytes of this signedness as
+/// results.
 fn over_windows(
     (name, prefix): (&'static str, &str),
     model: &mut TypedModel,
@@ -217,7 +218,7 @@ fn over_windows(
         work((&window, placed), channels, from[0], to, split)
     };
     over_images(prefix, model, images, |fact| {
-        // Where nothing would come out, nothing is run.
+        // An empty output needs no run.
         let sizes = fact.shape[1..=spec.rank()].iter();
         let sizes = sizes.map(|size| size.to_usize().ok());
         check_reach(&spec, sizes).map_err(TractError::msg)?;
@@ -225,12 +226,13 @@ fn over_windows(
     })
 }
 
-/// Fails if windows are larger than images of these sizes, as far as they are known, or have no pixels to see.
+/// Fails if windows are larger than images of these sizes, as far as known, or would cover only
+/// padding.
 fn check_reach(spec: &PoolSpec, sizes: impl Iterator<Item = Option<usize>>) -> Result<(), String> {
     for (axis, size) in sizes.enumerate() {
         if size == Some(0) {
             return Err(format!(
-                "windows over nothing (dimension {axis} of space) {WRONG}"
+                "windows over padding only (dimension {axis} of space) {WRONG}"
             ));
         }
         if let Some(reason) = size.and_then(|size| too_large(spec, axis, size)) {
@@ -284,7 +286,7 @@ impl Expansion for Averaged {
     ) -> TractResult<TVec<OutletId>> {
         let rank = model.outlet_fact(inputs[0])?.rank();
         let axes = within(&self.axes, rank).map_err(TractError::msg)?;
-        // Images have their channels last, and are added up row by row.
+        // Images have their channels last and are summed row by row.
         let is_of_images = axes.start > 0 && axes.end == rank;
         let mut wire: TVec<OutletId> = inputs.into();
         let mut axes = axes;

@@ -19,7 +19,7 @@ pub(super) struct Bytes {
     zero_points: Vec<i32>,
 }
 
-/// What bytes are multiplied with, and what their sums become.
+/// The weights of a product, and the quantisation of its sums.
 #[derive(Debug, Clone)]
 pub(super) struct Weights {
     pub(super) bytes: Bytes,
@@ -28,7 +28,7 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    /// Those of a node of ours.
+    /// Reads them from a node of this module.
     pub(super) fn of(node: &NodeProto) -> TractResult<Self> {
         let (range, grid) = (node::range(node)?, node::grid(node, "y")?);
         Ok(Self {
@@ -45,7 +45,7 @@ impl Weights {
 }
 
 impl Bytes {
-    /// Those of a node of ours.
+    /// Reads them from a node of this module.
     pub(super) fn of(node: &NodeProto) -> TractResult<Self> {
         Ok(Self {
             sign: node::sign(node, "w"),
@@ -53,15 +53,15 @@ impl Bytes {
         })
     }
 
-    /// What is stored, as numbers of -128 to 127: those without a sign count from -128.
+    /// Returns the stored numbers as -128 to 127; 128 is subtracted from unsigned ones.
     pub(super) fn signed(&self, model: &TypedModel, weights: OutletId) -> TractResult<Vec<i8>> {
         let stored = &model.outlet_fact(weights)?.konst;
         let stored = stored.as_ref();
-        let stored = stored.context("weights not known before it runs are not supported")?;
+        let stored = stored.context("computed weights are not supported")?;
         let dtype = stored.datum_type();
         ensure!(
             dtype == node::datum_type(self.sign),
-            "weights of {dtype:?} with zero points of another type"
+            "weights of {dtype:?} have zero points of another type"
         );
         let plain = stored.try_as_plain_ram()?;
         let flip = match self.sign {
@@ -72,7 +72,7 @@ impl Bytes {
         Ok(bytes.map(|byte| (byte ^ flip).cast_signed()).collect())
     }
 
-    /// The zero points of [`signed`](Self::signed).
+    /// Returns the zero points of [`signed`](Self::signed).
     pub(super) fn zeros(&self) -> Vec<i32> {
         let away = match self.sign {
             Sign::Signed => 0,
@@ -82,11 +82,11 @@ impl Bytes {
     }
 }
 
-/// Reads a product.
+/// Builds a product.
 pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
     let sizes = node::shape(node)?;
     let &[inputs, outputs] = sizes.as_slice() else {
-        bail!("a matrix of {} dimensions", sizes.len());
+        bail!("expected a matrix of two dimensions, got {}", sizes.len());
     };
     let operator = Operator {
         sizes: [inputs, outputs],
@@ -102,7 +102,7 @@ pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
 struct Operator {
     /// Inputs and outputs of a row.
     sizes: [usize; 2],
-    /// Whether the matrix has a row for each output.
+    /// Is `true` if the matrix has a row for each output.
     is_turned: bool,
     from: Grid,
     sign: Sign,

@@ -1,4 +1,4 @@
-//! Functions of one number between bytes: one look into a table for each.
+//! Elementwise functions between bytes: one table lookup per element.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
@@ -11,7 +11,7 @@ use crate::kernels::Cpu;
 use crate::kernels::bytes::Sign;
 use crate::kernels::bytes::table::Table;
 
-/// Reads a function.
+/// Builds a function.
 pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
     let to = node::grid(node, "y")?;
     let table = Table::new(&node::floats(node, "numbers"), to, node::range(node)?);

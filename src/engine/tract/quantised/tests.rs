@@ -1,4 +1,4 @@
-//! What becomes of graphs, by the operators that are left.
+//! Tests of the rewriting of graphs, by the operators in the result.
 
 use tract_onnx::data_resolver::FopenDataResolver;
 use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
@@ -32,7 +32,7 @@ fn stored(name: &str, dims: &[i64], data_type: i32, values: &[i32]) -> TensorPro
     }
 }
 
-/// A graph whose input is the bytes `q`: their scale is `s`, their zero point `z`.
+/// A graph whose input is the bytes `q` with the scale `s` and the zero point `z`.
 struct Graph(GraphProto);
 
 impl Graph {
@@ -42,7 +42,7 @@ impl Graph {
         graph
     }
 
-    /// Without the numbers `x` that the input stands for.
+    /// Like [`Graph::new`], without the dequantised input `x`.
     fn of_bytes() -> Self {
         let scalars = [
             stored("s", &[], FLOAT, &[1]),
@@ -75,7 +75,7 @@ impl Graph {
         self.0.node.last_mut().expect("it was just put there")
     }
 
-    /// Rounds `from` to unsigned bytes of the scale `t`.
+    /// Quantises `from` to unsigned bytes of the scale `t`.
     fn round(&mut self, from: &str, output: &str) {
         self.node("QuantizeLinear", &[from, "t", "z"], output);
     }
@@ -105,7 +105,7 @@ impl Graph {
         model.graph.expect("it is still there").node
     }
 
-    /// The operators that are left.
+    /// Returns the operators of the fused graph.
     fn operators(self, outputs: &[&str]) -> Vec<String> {
         let nodes = self.fused(outputs).into_iter();
         nodes.map(|node| node.op_type).collect()
@@ -278,7 +278,7 @@ fn functions_become_tables() {
     assert_eq!(node::sign(made, "y"), Sign::Signed);
     let numbers = node::floats(made, "numbers");
     assert_eq!(numbers.len(), 256);
-    // Bytes up to the zero point are no more than zero.
+    // Bytes up to the zero point represent zero or less.
     assert_eq!(numbers[..4], [0.5; 4]);
     assert!(numbers[3] < numbers[4] && numbers[255] <= 1.0);
 

@@ -1,8 +1,8 @@
-//! Operators of ONNX Runtime on bytes (`com.microsoft`), written as the groups that they stand for: bytes
-//! become numbers, the operator computes with them, the result becomes bytes.
+//! Rewrites ONNX Runtime's operators on bytes (`com.microsoft`) as groups: the inputs are
+//! dequantised, the operator computes, and the result is quantised.
 //!
-//! Their inputs are in the order of ONNX Runtime's documentation of its contributed operators. One with an attribute that
-//! the plain operator does not have stays, and is refused by its name.
+//! The order of inputs is that of ONNX Runtime's documentation of its contributed operators. A node
+//! with an attribute that the plain operator lacks stays, and is rejected by its name.
 
 use tract_onnx::pb::{GraphProto, ModelProto, NodeProto, TensorProto};
 
@@ -18,15 +18,16 @@ const DOMAIN: &str = "com.microsoft";
 const FLOAT: i32 = 1;
 const INT64: i32 = 7;
 
-/// The version of the operator set from which a mean has its axes as an input, and a softmax one axis.
+/// Versions of the operator set since which a mean has its axes as an input, and a softmax one
+/// axis.
 const AXES_AS_INPUT: i64 = 18;
 const SOFTMAX_OF_ONE_AXIS: i64 = 13;
 
-/// Where an operator has its tensors: each with a scale and a zero point behind it.
+/// The tensors of an operator. Each is followed by its scale and zero point.
 struct Form {
     word: &'static str,
     plain: &'static str,
-    /// How many tensors it computes with; the scale and zero point of the output follow them.
+    /// Number of input tensors. The scale and zero point of the output follow them.
     tensors: usize,
 }
 
@@ -49,7 +50,7 @@ const fn form(word: &'static str, plain: &'static str, tensors: usize) -> Form {
     }
 }
 
-/// Writes out what has another form only there.
+/// Rewrites all operators without a plain form.
 pub(in crate::engine::tract) fn unfold(model: &mut ModelProto, load: &Load<'_>) {
     let mut has_one = false;
     each_node(model, &mut |node| {
@@ -73,7 +74,7 @@ pub(in crate::engine::tract) fn unfold(model: &mut ModelProto, load: &Load<'_>) 
     });
 }
 
-/// What stands in the place of one node.
+/// The replacement of one node.
 struct Unfolded {
     of: NodeProto,
     nodes: Vec<NodeProto>,
@@ -98,7 +99,8 @@ impl Unfolded {
         Some(format!("{}.{name}", self.of.output.first()?))
     }
 
-    /// The numbers of the bytes at this place, whose scale and zero point are behind them.
+    /// Returns the dequantised tensor of the bytes at this position; scale and zero point follow
+    /// them.
     fn number(&mut self, place: usize, axis: i64) -> Option<String> {
         let given = |place| has_input(&self.of, place).then(|| self.of.input[place].clone());
         let (bytes, scale) = (given(place)?, given(place + 1)?);
@@ -113,7 +115,7 @@ impl Unfolded {
         Some(number)
     }
 
-    /// Makes the output of the numbers of `operator`; the scale and zero point are at this place.
+    /// Quantises the result of `operator` to the output; scale and zero point are at this position.
     fn round(&mut self, mut operator: NodeProto, place: usize) -> Option<()> {
         operator.name.clone_from(&self.of.name);
         let output = self.of.output.first()?.clone();
@@ -165,11 +167,11 @@ fn plain(form: &Form, node: &NodeProto, version: i64) -> Option<Unfolded> {
     let attributes = attributes.filter(|it| !own.contains(&it.name.as_str()));
     operator.attribute = attributes.cloned().collect();
     if form.plain == "AveragePool" {
-        // Where `ceil_mode` lets the last window reach beyond the padding, ONNX Runtime counts that too.
+        // ONNX Runtime also counts elements that `ceil_mode` adds beyond the padding.
         node::put_integer(&mut operator, node::WHOLE, 1);
     }
     if form.plain == "Softmax" {
-        // It may be another version's softmax than the model's.
+        // The softmax may be that of another version than the model's.
         let own = integer(node, "opset", 1);
         if (own >= SOFTMAX_OF_ONE_AXIS) != (version >= SOFTMAX_OF_ONE_AXIS) {
             return None;
@@ -193,7 +195,7 @@ fn plain(form: &Form, node: &NodeProto, version: i64) -> Option<Unfolded> {
     Some(unfolded)
 }
 
-/// Tensors one after another; the output's scale and zero point come first.
+/// Concatenates tensors; the output's scale and zero point come first.
 fn joined(node: &NodeProto) -> Option<Unfolded> {
     let mut unfolded = Unfolded::new(node);
     let count = node.input.len().checked_sub(2)? / 3;
@@ -206,7 +208,7 @@ fn joined(node: &NodeProto) -> Option<Unfolded> {
     Some(unfolded)
 }
 
-/// A product of matrices; what is added is in steps of its sums.
+/// Rewrites a product of matrices; its bias is in steps of its sums.
 fn gemm(node: &NodeProto, constants: &Constants) -> Option<Unfolded> {
     let mut unfolded = Unfolded::new(node);
     let turned = integer(node, "transB", 0) != 0;
@@ -216,11 +218,11 @@ fn gemm(node: &NodeProto, constants: &Constants) -> Option<Unfolded> {
     let attributes = node.attribute.iter().cloned();
     operator.attribute = attributes.collect();
     if has_input(node, 6) {
-        // As the runtime has it, the factor is one of the product alone.
+        // ONNX Runtime applies the factor to the product only.
         let alpha = attribute(node, "alpha").map_or(1.0, |alpha| alpha.f);
         let a_scale = constants.float(&node.input[1])?;
         let scales = constants.list(&node.input[4], Element::Float)?;
-        #[expect(clippy::cast_possible_truncation, reason = "they were of float32")]
+        #[expect(clippy::cast_possible_truncation, reason = "float32 values")]
         let steps = scales.iter().map(|scale| alpha * a_scale * *scale as f32);
         let steps: Vec<f32> = steps.collect();
         let is_one = steps.len() == 1;

@@ -1,15 +1,15 @@
-//! Which windows of pools kernels of bytes take.
+//! Checks that kernels on bytes support the windows of a pool.
 
 use tract_onnx::pb::NodeProto;
 
 use crate::engine::tract::graph::{attribute, text};
 use crate::kernels::bytes::pool::MOST_TAPS;
 
-/// The largest step.
+/// Maximum stride and dilation.
 const MOST_STEP: i64 = 1 << 20;
 
-/// Whether the windows of a pool are of one or two dimensions, and such as the standard knows and kernels take: a window
-/// that may see nothing but padding is not.
+/// Returns `true` if the windows of a pool have one or two dimensions, and attributes that the
+/// standard defines and kernels support. Windows that may cover only padding are unsupported.
 pub(super) fn are_sound(node: &NodeProto) -> bool {
     let ints = |name: &str| attribute(node, name).map_or(&[][..], |found| &found.ints);
     let kernel = ints("kernel_shape");

@@ -1,13 +1,13 @@
 //! One step of a recurrent cell: gates, activations and states of one row of a batch.
 //!
-//! Follows the standard's equations of `RNN`, `GRU` and `LSTM` with every attribute; where the standard
-//! is silent (what `clip` applies to) ONNX Runtime is followed.
+//! Implements the standard's equations of `RNN`, `GRU` and `LSTM` with every attribute. It follows
+//! ONNX Runtime for details that the standard leaves open (the operands of `clip`).
 
 use tract_linalg::routines::Func;
 use tract_onnx::prelude::{Datum, TractError, TractResult};
 use tract_onnx::tract_hir::tract_num_traits::Float;
 
-/// Which cell.
+/// The type of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Rnn,
@@ -16,7 +16,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// How many gates there are, each with rows of its own in W and R.
+    /// Returns the number of gates; each has its own rows in W and R.
     pub(super) fn gates(self) -> usize {
         match self {
             Self::Rnn => 1,
@@ -25,7 +25,7 @@ impl Kind {
         }
     }
 
-    /// The names of a direction's activations where the node gives none.
+    /// Returns the names of a direction's default activations.
     pub(super) fn usual(self) -> &'static [&'static str] {
         match self {
             Self::Rnn => &["Tanh"],
@@ -35,11 +35,11 @@ impl Kind {
     }
 }
 
-/// What is the same for all directions and steps.
+/// The settings that all directions and steps share.
 #[derive(Debug, Clone)]
 pub(super) struct Cell {
     pub(super) kind: Kind,
-    /// Bound of what goes into an activation.
+    /// Bound of the inputs of activations.
     pub(super) clip: Option<f32>,
     /// The forget gate is one minus the input gate.
     pub(super) input_forget: bool,
@@ -47,7 +47,7 @@ pub(super) struct Cell {
     pub(super) linear_before_reset: bool,
 }
 
-/// A function of a gate.
+/// An activation function of a gate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Activation {
     Sigmoid,
@@ -64,9 +64,9 @@ pub(super) enum Activation {
 }
 
 impl Activation {
-    /// The activation of this name, in any case. Those with parameters take them from the lists, which
-    /// is how the standard counts, or get the default of the operator of this name; where there is no
-    /// such operator there is no default.
+    /// Returns the activation of this name, in any case. Activations with parameters take the next
+    /// ones from the lists, as the standard specifies. Missing ones get the default of the ONNX
+    /// operator of this name, if it exists.
     pub(super) fn named(
         name: &str,
         alphas: &mut impl Iterator<Item = f32>,
@@ -93,12 +93,12 @@ impl Activation {
 
 type Map<T> = Box<dyn Fn(&mut [T]) -> TractResult<()>>;
 
-/// A type of elements that recurrences are computed in.
+/// An element type in which recurrences are computed.
 pub(super) trait Number: Datum + Float {
-    /// Functions over slices, as fast as there are: the logistic function and the hyperbolic tangent.
+    /// Returns the fastest functions over slices: the logistic function and the hyperbolic tangent.
     fn maps() -> TractResult<[Map<Self>; 2]>;
 
-    /// An attribute's value.
+    /// Converts an attribute's value.
     fn of(value: f32) -> Self;
 }
 
@@ -112,11 +112,12 @@ impl Number for f32 {
     }
 }
 
-/// A fast function that keeps NaN. By itself it holds what it is given to a range, and NaN becomes a number.
+/// Wraps a fast function so that it keeps NaN. The function itself clamps its input, which turns
+/// NaN into a number.
 fn keeping_nan(function: Func) -> TractResult<Map<f32>> {
     let fast = function.ew_f32()?;
     Ok(Box::new(move |values| {
-        // Without an early end it takes a few instructions.
+        // Without an early exit this takes a few instructions.
         if values.iter().fold(true, |all, value| all & !value.is_nan()) {
             return fast.run(values);
         }
@@ -163,7 +164,7 @@ impl<T: Number> Functions<T> {
         })
     }
 
-    /// Applies the activation at this place.
+    /// Applies the activation at this position.
     fn apply(&self, place: usize, values: &mut [T]) -> TractResult<()> {
         let one = T::one();
         let zero = T::zero();
@@ -180,7 +181,7 @@ impl<T: Number> Functions<T> {
             Activation::Tanh => tanh(values),
             Activation::Relu => each(values, &|x| if x < zero { zero } else { x }),
             Activation::Softsign => each(values, &|x| x / (one + x.abs())),
-            // The same as log(1 + exp(x)), which overflows.
+            // Equals log(1 + exp(x)), which would overflow.
             Activation::Softplus => each(values, &|x| x.max(zero) + (-x.abs()).exp().ln_1p()),
             Activation::LeakyRelu(alpha) => {
                 each(values, &|x| if x < zero { x * T::of(alpha) } else { x })
@@ -206,11 +207,11 @@ impl<T: Number> Functions<T> {
     }
 }
 
-/// One row of a batch while it makes a step.
+/// One row of a batch during a step.
 pub(super) struct Row<'a, T> {
-    /// What comes from the input, with its bias: becomes the gates.
+    /// The contribution of the input, with its bias; becomes the gates.
     pub(super) gates: &'a mut [T],
-    /// What comes from the state, with its bias.
+    /// The contribution of the state, with its bias.
     pub(super) recurrent: &'a [T],
     /// The hidden state.
     pub(super) hidden: &'a mut [T],
@@ -221,7 +222,7 @@ pub(super) struct Row<'a, T> {
 }
 
 impl Cell {
-    /// A whole step, but for a `GRU` that resets before the product.
+    /// Computes a whole step, except for a `GRU` that resets before the product.
     pub(super) fn step<T: Number>(
         &self,
         row: Row<'_, T>,
@@ -248,7 +249,7 @@ impl Cell {
         }
     }
 
-    /// The update and reset gates of a `GRU`.
+    /// Computes the update and reset gates of a `GRU`.
     pub(super) fn open<T: Number>(
         &self,
         gates: &mut [T],
@@ -260,7 +261,7 @@ impl Cell {
         self.activate(functions, 0, open)
     }
 
-    /// The new state of a `GRU`, whose last gate is complete but for its activation.
+    /// Computes the new state of a `GRU` from its last gate before the activation.
     pub(super) fn close<T: Number>(
         &self,
         gates: &mut [T],
@@ -346,7 +347,7 @@ fn add_product<T: Float>(to: &mut [T], left: &[T], right: &[T]) {
     }
 }
 
-/// The number within bounds; no number stays none.
+/// Clamps a number; NaN stays NaN.
 fn bound<T: Float>(value: T, least: T, most: T) -> T {
     if value < least {
         least

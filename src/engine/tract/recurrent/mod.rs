@@ -1,9 +1,9 @@
-//! `RNN`, `GRU`, `LSTM` and `DynamicQuantizeLSTM` as operators of ours.
+//! The recurrent operators `RNN`, `GRU`, `LSTM` and `DynamicQuantizeLSTM`.
 //!
-//! The library runs a recurrence as a loop over a graph: it turns no sequence around, takes every
-//! activation for the default, knows no lengths, and begins a run where the last one ended. Here the
-//! products with W are one product for all steps ([`wire`]), the steps are one operator ([`run`]), each
-//! of them done by [`cell`]. Nothing is kept between runs.
+//! The tract library runs a recurrence as a loop over a graph. It ignores reverse directions,
+//! activations and sequence lengths, and continues from the previous run. In this module one
+//! product computes the products with W for all steps ([`wire`]), and one operator runs the steps
+//! ([`run`]), each by [`cell`]. Nothing is kept between runs.
 
 mod cell;
 mod product;
@@ -23,7 +23,7 @@ pub(in crate::engine::tract) use self::run::Run;
 use self::cell::{Activation, Cell, Kind};
 use super::graph::{attribute, integer, text};
 
-/// Places of a recurrence's inputs in the standard.
+/// Positions of a recurrence's inputs in the standard.
 const W: usize = 1;
 const R: usize = 2;
 const BIAS: usize = 3;
@@ -31,21 +31,21 @@ const LENGTHS: usize = 4;
 const HIDDEN: usize = 5;
 const MEMORY: usize = 6;
 const PEEPHOLES: usize = 7;
-/// Those of a quantised one.
+/// Further inputs of `DynamicQuantizeLSTM`.
 const W_SCALE: usize = 8;
 const W_ZERO: usize = 9;
 const R_SCALE: usize = 10;
 const R_ZERO: usize = 11;
 
-/// A recurrence as the model has it.
+/// A recurrent node of the model.
 #[derive(Debug, Clone)]
 struct Recurrence {
     cell: Cell,
-    /// From which end each direction goes, and its activations.
+    /// Each direction, with its activations.
     sides: Vec<Side>,
-    /// Which given input each of the standard's is, by its place there.
+    /// For each input of the standard, the index of the given input.
     inputs: Vec<Option<usize>>,
-    /// Which output of the node `Y`, `Y_h` and `Y_c` are.
+    /// For `Y`, `Y_h` and `Y_c`, the index of the node's output.
     outputs: Vec<Option<usize>>,
     /// The batch is the first dimension.
     batch_first: bool,
@@ -60,7 +60,7 @@ struct Side {
     activations: Vec<Activation>,
 }
 
-/// Reads a node of any of the operators.
+/// Builds the operator of a recurrent node.
 pub(super) fn build(
     _: &ParsingContext,
     node: &NodeProto,
@@ -75,7 +75,7 @@ pub(super) fn build(
         b"" | b"forward" => &[false],
         b"reverse" => &[true],
         b"bidirectional" => &[false, true],
-        other => bail!("there is no direction `{}`", String::from_utf8_lossy(other)),
+        other => bail!("unknown direction `{}`", String::from_utf8_lossy(other)),
     };
     let cell = Cell {
         kind,
@@ -97,7 +97,7 @@ pub(super) fn build(
     Ok((expand(recurrence), vec![]))
 }
 
-/// The directions with their activations. Parameters are counted over all of them.
+/// Returns the directions with their activations. All directions share the list of parameters.
 fn sides(node: &NodeProto, kind: Kind, directions: &[bool]) -> TractResult<Vec<Side>> {
     let names: Vec<String> = attribute(node, "activations").map_or_else(Vec::new, |found| {
         let names = found.strings.iter();
@@ -109,7 +109,7 @@ fn sides(node: &NodeProto, kind: Kind, directions: &[bool]) -> TractResult<Vec<S
     let count = usual.len() * directions.len();
     ensure!(
         names.is_empty() || names.len() == count,
-        "{} activations are given, {count} are needed",
+        "expected {count} activations, got {}",
         names.len()
     );
     let floats = |name: &str| attribute(node, name).map_or_else(Vec::new, |it| it.floats.clone());
@@ -126,7 +126,7 @@ fn sides(node: &NodeProto, kind: Kind, directions: &[bool]) -> TractResult<Vec<S
             let activation = Activation::named(name, &mut alphas, &mut betas);
             activations.push(activation.with_context(|| {
                 format!(
-                    "the activation `{name}` of a recurrence is not supported, or not without its \
+                    "the activation `{name}` of a recurrence is not supported, or lacks its \
                      parameters, which have no default"
                 )
             })?);
@@ -140,7 +140,7 @@ fn sides(node: &NodeProto, kind: Kind, directions: &[bool]) -> TractResult<Vec<S
 }
 
 impl Recurrence {
-    /// The given input at this place of the standard, if the node has it.
+    /// Returns the given input at this position of the standard, if the node has it.
     fn input(&self, place: usize) -> Option<usize> {
         self.inputs.get(place).copied().flatten()
     }
@@ -163,7 +163,7 @@ impl Expansion for Recurrence {
     ) -> TractResult<()> {
         check_input_arity(inputs, self.inputs.iter().flatten().count())?;
         check_output_arity(outputs, self.nboutputs()?)?;
-        // What each dimension is: steps, batch, directions, hidden size.
+        // Indices of dimensions: steps, batch, directions, hidden size.
         let [steps, batch] = if self.batch_first { [1, 0] } else { [0, 1] };
         let hidden = if self.is_quantised { 1 } else { 2 };
         let directions = i64::try_from(self.sides.len())?.to_dim();

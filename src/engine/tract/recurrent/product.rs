@@ -1,8 +1,10 @@
-//! Products with R. A small stored one is multiplied right here, row by row; others by a small plan of the
-//! library, which has the best code for each shape and packs a stored R once.
+//! Products of states with R, the recurrent weights.
 //!
-//! A step of a small recurrence takes less time than running any plan does. Invariant: a plan that failed
-//! is not used again.
+//! A small stored R is multiplied here, row by row, because a step of a small recurrence takes less
+//! time than running a plan. Other products run as small plans of the library, which has the best
+//! code for each shape and packs a stored R once.
+//!
+//! Invariant: a plan that failed is not used again.
 
 use std::fmt;
 use std::ops::Range;
@@ -17,24 +19,24 @@ use tract_onnx::tract_core::tract_data::itertools::izip;
 use super::super::fast;
 use super::cell::Number;
 
-/// Products of so many multiplications take longer to plan for than to compute.
+/// Maximum number of multiplications of a small product, which is faster to compute than to plan.
 const SMALL: usize = 1 << 12;
-/// So many rows of R are added at once.
+/// Number of rows of R that are added at once.
 const AT_ONCE: usize = 4;
 
 /// A product with some rows of R.
 #[derive(Debug, Clone)]
 pub(in crate::engine::tract) struct Product {
     plan: Arc<TypedSimplePlan>,
-    /// Rows of R.
+    /// Number of rows of R.
     rows: usize,
-    /// Runs of the plan that wait for the next one.
+    /// Idle states of the plan, for the next products.
     idle: Arc<Idle>,
-    /// Whether R is part of the plan, not an input.
+    /// Is `true` if R is part of the plan, `false` if it is an input.
     is_stored: bool,
-    /// Whether R is stored and finite: then nothing times it is nothing.
+    /// Is `true` if R is stored and finite. Zero times R is zero then.
     is_finite: bool,
-    /// A small stored R, turned so that what one element of a state is multiplied with lies together.
+    /// A small stored R, transposed so that the factors of one state element are contiguous.
     turned: Option<Arc<Tensor>>,
 }
 
@@ -48,7 +50,7 @@ impl fmt::Debug for Idle {
 }
 
 impl Product {
-    /// A product of a batch of states with these rows of R.
+    /// Creates the product of a batch of states with these rows of R.
     pub(super) fn new(weights: &TypedFact, rows: Range<usize>, batch: &TDim) -> TractResult<Self> {
         let (dtype, stored) = (weights.datum_type, weights.konst.as_ref());
         let size = weights.shape[1].clone();
@@ -88,18 +90,18 @@ impl Product {
         })
     }
 
-    /// The graph that it is computed by.
+    /// Returns the graph that computes the product.
     pub(in crate::engine::tract) fn graph(&self) -> &TypedModel {
         self.plan.model()
     }
 
-    /// R as it is multiplied without the graph.
+    /// Returns the transposed R, if the product is computed without the graph.
     pub(in crate::engine::tract) fn turned(&self) -> Option<&Arc<Tensor>> {
         self.turned.as_ref()
     }
 
-    /// The product of states of this size with R. `weights` is the whole R, which matters only if none
-    /// is stored.
+    /// Multiplies states of this size with R. `weights` is the whole R; it is used only if R is not
+    /// stored.
     pub(super) fn multiply<T: Number>(
         &self,
         states: &[T],
@@ -107,7 +109,7 @@ impl Product {
         weights: &TValue,
     ) -> TractResult<Vec<T>> {
         let batch = states.len() / size.max(1);
-        // How most sequences begin.
+        // Fast path for the zero state with which most sequences start.
         if self.is_finite && states.iter().all(T::is_zero) {
             return Ok(vec![T::zero(); batch * self.rows]);
         }
@@ -144,8 +146,8 @@ fn all_finite<T: Number>(weights: &Tensor) -> TractResult<bool> {
         .all(|weight| weight.is_finite()))
 }
 
-/// The product with a turned R of at least one element: sums over rows of it, which are computed side by
-/// side.
+/// Computes the product with a transposed R of at least one element: sums over its rows, computed
+/// side by side.
 fn small<T: Number>(states: &[T], size: usize, turned: &[T]) -> Vec<T> {
     let width = turned.len() / size;
     let mut sums = vec![T::zero(); states.len() / size * width];
@@ -175,7 +177,7 @@ fn small<T: Number>(states: &[T], size: usize, turned: &[T]) -> Vec<T> {
 mod tests {
     use super::*;
 
-    /// Numbers between -1 and 1.
+    /// Returns numbers between -1 and 1.
     fn numbers(count: usize, period: usize) -> Vec<f32> {
         let place = |at: usize| u8::try_from(at % period).expect("it is small");
         (0..count)
@@ -183,7 +185,7 @@ mod tests {
             .collect()
     }
 
-    /// R as a stored tensor.
+    /// Returns R as a stored tensor.
     fn stored(rows: usize, size: usize) -> TypedFact {
         let weights = Tensor::from_shape(&[rows, size], &numbers(rows * size, 101));
         let weights = weights.expect("it has as many elements").into_arc_tensor();
@@ -206,7 +208,7 @@ mod tests {
         }
     }
 
-    /// Rows of R times states, one by one.
+    /// Multiplies rows of R with states, one by one.
     fn expected(weights: &TypedFact, rows: Range<usize>, states: &[f32], size: usize) -> Vec<f32> {
         let weights = weights.konst.as_ref().expect("it is stored");
         let view = weights.try_as_plain_ram().expect("it is plain");
@@ -225,8 +227,8 @@ mod tests {
         sums
     }
 
-    /// Small and large, part of R and all of it, with and without a known batch: each three times, with
-    /// other states between.
+    /// Covers small and large products, a part of R and all of it, with and without a known batch.
+    /// Each runs three times, with other states in between.
     #[test]
     fn each_way_to_multiply_gives_the_product_in_every_run() {
         for (rows, size, batch) in [
@@ -257,7 +259,7 @@ mod tests {
         }
     }
 
-    /// A state of zeros needs no product, unless R holds what makes no number of a zero.
+    /// A zero state needs no product, unless R has infinities or NaN.
     #[test]
     fn zeros_times_anything_finite_are_zeros() {
         let batch = 2.to_dim();

@@ -1,10 +1,10 @@
-//! What `DynamicQuantizeLSTM` does to its numbers: stored integers become the numbers they stand for,
-//! and what is multiplied with them is rounded to 256 steps first, as ONNX Runtime does.
+//! The arithmetic of `DynamicQuantizeLSTM`: stored integers are dequantised, and the other operand
+//! is first rounded to 256 steps, as in ONNX Runtime.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::tract_data::itertools::izip;
 
-/// Rounds numbers to the 256 steps from the least of them, or zero, to the largest.
+/// Rounds numbers to 256 steps between their minimum, or zero, and their maximum.
 pub(super) fn round(values: &mut [f32]) {
     let least = values.iter().copied().fold(0.0, f32::min);
     let most = values.iter().copied().fold(0.0, f32::max);
@@ -20,8 +20,8 @@ pub(super) fn round(values: &mut [f32]) {
     }
 }
 
-/// Stored integers of shape [directions, inputs, rows] as numbers of shape [directions, rows, inputs].
-/// Scales and zero points are one a direction, or one a direction and row.
+/// Dequantises integers of shape [directions, inputs, rows] to numbers of shape [directions, rows,
+/// inputs]. Scales and zero points are given per direction, or per direction and row.
 pub(super) fn dequantise(
     stored: &Tensor,
     scale: &Tensor,
@@ -29,7 +29,7 @@ pub(super) fn dequantise(
 ) -> TractResult<Tensor> {
     let &[directions, columns, rows] = stored.shape() else {
         bail!(
-            "weights of shape {:?} have three dimensions",
+            "expected weights of three dimensions, got the shape {:?}",
             stored.shape()
         );
     };
@@ -41,7 +41,7 @@ pub(super) fn dequantise(
         }
         ensure!(
             values.len() == directions,
-            "{} scales or zero points are given for {directions} directions of {rows} rows",
+            "got {} scales or zero points for {directions} directions of {rows} rows",
             values.len()
         );
         Ok(values

@@ -1,7 +1,7 @@
-//! The steps of a recurrence as one operator.
+//! [`Run`]: all steps of a recurrence as one operator.
 //!
-//! Invariant: its state begins with what the inputs say and ends with the run. Rows of a batch may have
-//! lengths of their own: a row is left alone after its last step.
+//! Invariant: the state starts from the inputs and ends with the run. Rows of a batch may have
+//! different lengths; a row is unchanged after its last step.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -9,20 +9,20 @@ use super::cell::{Activation, Cell, Functions, Kind, Number, Row, add};
 use super::product::Product;
 use super::quantised;
 
-/// The operator. Numbers are places of inputs.
+/// The operator. The numbers are input indices.
 #[derive(Debug, Clone)]
 pub(in crate::engine::tract) struct Run {
     pub(super) cell: Cell,
     pub(super) sides: Vec<RunSide>,
-    /// How many steps each row has.
+    /// The number of steps of each row.
     pub(super) lengths: Option<usize>,
-    /// The hidden and the cell state at the beginning.
+    /// The initial hidden state and cell state.
     pub(super) states: [Option<usize>; 2],
-    /// Elements of a state.
+    /// Number of elements of a state.
     pub(super) hidden: usize,
-    /// Whether somebody wants the hidden state after every step.
+    /// Is `true` if the hidden state after every step is an output.
     pub(super) keeps_all: bool,
-    /// Whether states are rounded before they are multiplied ([`quantised`]).
+    /// Is `true` if states are rounded before they are multiplied ([`quantised`]).
     pub(super) rounds: bool,
 }
 
@@ -31,19 +31,19 @@ pub(in crate::engine::tract) struct Run {
 pub(super) struct RunSide {
     pub(super) is_reverse: bool,
     pub(super) activations: Vec<Activation>,
-    /// The sequence times W.
+    /// The product of the sequence with W.
     pub(super) from_input: usize,
     /// R.
     pub(super) weights: usize,
     pub(super) bias: Option<usize>,
     pub(super) peepholes: Option<usize>,
     pub(super) product: Product,
-    /// What a reset state is multiplied with.
+    /// The product of the reset state, for a `GRU` that resets before the product.
     pub(super) last: Option<Product>,
 }
 
 impl Run {
-    /// The products it multiplies states by.
+    /// Returns the products of states with R.
     pub(in crate::engine::tract) fn products(&self) -> impl Iterator<Item = &Product> {
         let sides = self.sides.iter();
         sides.flat_map(|side| std::iter::once(&side.product).chain(&side.last))
@@ -82,7 +82,7 @@ impl Run {
         Ok(outputs)
     }
 
-    /// How many steps each row has.
+    /// Returns the number of steps of each row.
     fn lengths(&self, inputs: &[TValue], steps: usize, batch: usize) -> TractResult<Vec<usize>> {
         let Some(at) = self.lengths else {
             return Ok(vec![steps; batch]);
@@ -92,7 +92,7 @@ impl Run {
         let given = given.as_slice::<i64>()?;
         ensure!(
             given.len() == batch,
-            "{} lengths are given for {batch} sequences",
+            "got {} lengths for {batch} sequences",
             given.len()
         );
         let checked = given.iter().map(|length| {
@@ -104,7 +104,7 @@ impl Run {
         checked.collect()
     }
 
-    /// The state at the beginning, of one direction.
+    /// Returns the initial state of one direction.
     fn state<T: Number>(
         &self,
         input: Option<usize>,
@@ -134,10 +134,10 @@ impl Run {
     }
 }
 
-/// One direction while it goes through the sequence.
+/// One direction's iteration over the sequence.
 struct Walk<'a, T: Number> {
     run: &'a Run,
-    /// Which direction it is.
+    /// The index of the direction.
     at: usize,
     lengths: &'a [usize],
     from_input: &'a [T],
@@ -146,7 +146,7 @@ struct Walk<'a, T: Number> {
     functions: Functions<T>,
     /// R.
     weights: &'a TValue,
-    /// Rows that are not past their end.
+    /// Rows that have not reached their end.
     active: Vec<usize>,
     gates: Vec<T>,
     hidden: Vec<T>,
@@ -170,7 +170,7 @@ impl<'a, T: Number> Walk<'a, T> {
         let length = inputs[0].shape()[0] * lengths.len() * width;
         ensure!(
             from_input.len() == length,
-            "{} numbers come from the input, {length} are needed",
+            "got {} numbers from the input, expected {length}",
             from_input.len()
         );
         Ok(Self {
@@ -189,7 +189,7 @@ impl<'a, T: Number> Walk<'a, T> {
         })
     }
 
-    /// Where in the sequence a row is at this step, if it is not past its end.
+    /// Returns the sequence position of a row at this step, unless it has reached its end.
     fn place(&self, row: usize, step: usize) -> Option<usize> {
         let left = self.lengths[row].checked_sub(step + 1)?;
         let is_reverse = self.run.sides[self.at].is_reverse;
@@ -239,8 +239,8 @@ impl<'a, T: Number> Walk<'a, T> {
         Ok(())
     }
 
-    /// The rest of a step of a `GRU` that resets the state before its last product; `recurrent` is
-    /// what its first two gates get from the state.
+    /// Completes a step of a `GRU` that resets the state before its last product. `recurrent` is
+    /// the state's contribution to the first two gates.
     fn reset_first(&mut self, recurrent: &[T], last: &Product) -> TractResult<()> {
         let (cell, size) = (&self.run.cell, self.run.hidden);
         let width = 3 * size;
@@ -268,8 +268,8 @@ impl<'a, T: Number> Walk<'a, T> {
         Ok(())
     }
 
-    /// A row without any step ends in zeros, not in the state it began with: where the standard is
-    /// silent ONNX Runtime is followed.
+    /// Sets the final state of rows without steps to zeros instead of the initial state. The
+    /// standard leaves this open; ONNX Runtime does the same.
     fn forget_empty(&mut self) {
         let size = self.run.hidden;
         let has_lengths = self.run.lengths.is_some();
@@ -280,7 +280,7 @@ impl<'a, T: Number> Walk<'a, T> {
         }
     }
 
-    /// Writes the states after a step to where they belong among those of all steps.
+    /// Writes the states after a step to their positions in the output of all steps.
     fn keep(&self, step: usize, all: &mut [T]) {
         let (size, batch) = (self.run.hidden, self.lengths.len());
         for row in 0..batch {
@@ -293,20 +293,20 @@ impl<'a, T: Number> Walk<'a, T> {
     }
 }
 
-/// The elements of a tensor.
+/// Returns the elements of a tensor.
 fn elements<T: Number>(tensor: &Tensor) -> TractResult<&[T]> {
     let view = tensor.try_as_plain_ram()?;
     view.as_slice::<T>()
 }
 
-/// Part number `at` of a tensor of parts of this length.
+/// Returns part number `at` of a tensor of parts of this length.
 fn part<T: Number>(tensor: &Tensor, at: usize, length: usize) -> TractResult<Vec<T>> {
     let values = tensor.try_as_plain_ram()?;
     let values = values.as_slice::<T>()?;
     let found = values.get(at * length..(at + 1) * length);
     let found = found.with_context(|| {
         format!(
-            "a tensor of shape {:?} is too small, {length} elements are needed",
+            "a tensor of shape {:?} is too small: expected {length} elements",
             tensor.shape()
         )
     })?;

@@ -1,5 +1,5 @@
-//! A recurrence in the library's graph: the products with W, which need no steps, are the library's,
-//! for all steps at once; the rest is one operator ([`super::run`]).
+//! Adds a recurrence to the library's graph. The library computes the products with W for all steps
+//! at once, because they are independent of the state. One operator does the rest ([`super::run`]).
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::Slice;
@@ -14,7 +14,7 @@ use super::{
     quantised,
 };
 
-/// A graph that is being written, with what the names of its new nodes begin with.
+/// A graph under construction, with the name prefix of its new nodes.
 struct Writer<'a> {
     model: &'a mut TypedModel,
     prefix: &'a str,
@@ -40,7 +40,7 @@ impl Writer<'_> {
         Ok(self.model.outlet_fact(outlet)?.konst.clone())
     }
 
-    /// A direction's part of a tensor that has one for each.
+    /// Returns one direction's part of a tensor with a part per direction.
     fn side(&mut self, name: &str, outlet: OutletId, side: usize) -> TractResult<OutletId> {
         if let Some(stored) = self.stored(outlet)? {
             let mut part = stored.slice(0, side, side + 1)?;
@@ -53,7 +53,7 @@ impl Writer<'_> {
     }
 }
 
-/// Writes `recurrence` into a graph.
+/// Adds `recurrence` to a graph.
 pub(super) fn wire(
     recurrence: &Recurrence,
     prefix: &str,
@@ -135,7 +135,8 @@ pub(super) fn wire(
     outputs(recurrence, &mut writer, &made, given)
 }
 
-/// The product with R, or those with the rows before and after the state is reset.
+/// Returns the product with R, or two products: for the gates before and after the reset of the
+/// state.
 fn products(
     recurrence: &Recurrence,
     weights: &TypedFact,
@@ -152,7 +153,7 @@ fn products(
     Ok([Some(Product::new(weights, 0..all, batch)?), None])
 }
 
-/// A state with its directions first.
+/// Returns a state with the directions as its first dimension.
 fn state_first(
     recurrence: &Recurrence,
     writer: &mut Writer<'_>,
@@ -165,7 +166,8 @@ fn state_first(
     Ok(state)
 }
 
-/// The sequence with its steps first, rounded if it is multiplied with integers.
+/// Returns the sequence with the steps as its first dimension, rounded if it is multiplied with
+/// integers.
 fn sequence(
     recurrence: &Recurrence,
     writer: &mut Writer<'_>,
@@ -180,7 +182,7 @@ fn sequence(
     Ok(x)
 }
 
-/// W and R.
+/// Returns W and R.
 fn weights(
     recurrence: &Recurrence,
     writer: &mut Writer<'_>,
@@ -194,7 +196,7 @@ fn weights(
             Some(at) => {
                 let stored = writer.stored(inputs[at])?;
                 let stored =
-                    stored.context("quantised weights that are computed are not supported");
+                    stored.context("computed quantised weights are not supported");
                 stored.map(Some)
             }
             None => Ok(None),
@@ -210,7 +212,7 @@ fn weights(
     ])
 }
 
-/// All steps of all rows, one below the other.
+/// Returns all steps of all rows as one matrix.
 fn rows(writer: &mut Writer<'_>, x: OutletId) -> TractResult<OutletId> {
     let shape = &writer.model.outlet_fact(x)?.shape;
     let from: TVec<TDim> = tvec![shape[0].clone(), shape[1].clone()];
@@ -218,7 +220,7 @@ fn rows(writer: &mut Writer<'_>, x: OutletId) -> TractResult<OutletId> {
     writer.node("rows", AxisOp::Reshape(0, from, to), &[x])
 }
 
-/// The outputs that the node has, as the model wants them.
+/// Returns the outputs of the node, in the layout of the model.
 fn outputs(
     recurrence: &Recurrence,
     writer: &mut Writer<'_>,
@@ -230,7 +232,7 @@ fn outputs(
         if slot.is_none() {
             continue;
         }
-        let mut outlet = *made.get(place).context("only an LSTM has a third output")?;
+        let mut outlet = *made.get(place).context("only LSTM has a third output")?;
         if recurrence.batch_first {
             let axis = if place == 0 { 2 } else { 1 };
             outlet = writer.node(&format!("out.{place}"), AxisOp::Move(axis, 0), &[outlet])?;

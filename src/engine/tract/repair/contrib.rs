@@ -1,11 +1,12 @@
-//! Operators of `com.microsoft` whose inputs or attributes the library takes for others.
+//! Rewrites operators of `com.microsoft` whose inputs or attributes the tract library
+//! misinterprets.
 
 use tract_onnx::pb::{GraphProto, NodeProto};
 
 use super::super::exact::FULL_SEQUENCES;
 use super::super::graph::{attribute, has_input, step};
 
-/// Rewrites all of them in a graph.
+/// Rewrites all such operators in a graph.
 pub(super) fn repair(graph: &mut GraphProto) {
     for mut node in std::mem::take(&mut graph.node) {
         if node.domain == "com.microsoft" {
@@ -24,8 +25,8 @@ pub(super) fn repair(graph: &mut GraphProto) {
     }
 }
 
-/// Adds the bias of a sum, input `place`, to one of its terms: the library takes it for another, or fails if an input
-/// before it is left out.
+/// Adds the bias of a sum, input `place`, to one of its terms. The library misinterprets the bias,
+/// or fails if an input before it is omitted.
 fn with_bias(node: &mut NodeProto, place: usize) -> Option<NodeProto> {
     let bias = has_input(node, place).then(|| node.input[place].clone());
     node.input.truncate(place);
@@ -38,14 +39,14 @@ fn with_bias(node: &mut NodeProto, place: usize) -> Option<NodeProto> {
     Some(sum)
 }
 
-/// A scale of zero says that it is the usual one.
+/// Removes a scale of zero, which means the default scale.
 fn usual_scale(node: &mut NodeProto) {
     let is_usual = attribute(node, "scale").is_some_and(|scale| scale.f == 0.0);
     node.attribute
         .retain(|attribute| !(is_usual && attribute.name == "scale"));
 }
 
-/// Has the lengths of sequences looked at before an attention that does not.
+/// Adds a check of the sequence lengths before an attention that ignores them.
 fn with_full_sequences(node: &mut NodeProto) -> Option<NodeProto> {
     const PAST: usize = 3;
     const LENGTHS: usize = 5;

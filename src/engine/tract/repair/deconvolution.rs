@@ -1,11 +1,12 @@
-//! `ConvTranspose` whose padding follows from its output: the library leaves out the output's padding.
+//! Rewrites `ConvTranspose` nodes whose padding depends on the output size: the library ignores
+//! `output_padding` there.
 
 use tract_onnx::pb::{AttributeProto, GraphProto, NodeProto};
 
 use super::super::graph::{Shapes, attribute, text};
 use super::{INTS, named};
 
-/// Writes padding out where `auto_pad` asks for an output of stride times the input.
+/// Writes explicit padding if `auto_pad` requests an output of stride times the input.
 pub(super) fn repair(graph: &mut GraphProto, shapes: &Shapes) {
     for node in graph
         .node
@@ -43,7 +44,8 @@ pub(super) fn repair(graph: &mut GraphProto, shapes: &Shapes) {
                 .saturating_add(1)
                 .saturating_sub(strides[axis]);
             if total < 0 {
-                // The window is smaller than the stride: what is missing is put at the end.
+                // The window is smaller than the stride, so the missing elements are added at the
+                // end.
                 adjustments[axis] -= total;
             }
             let total = total.max(0);

@@ -1,5 +1,5 @@
-//! Rewrites parts of a model that the library reads or computes wrongly into what means the same and
-//! is computed rightly.
+//! Rewrites parts of an ONNX model that the tract library reads or computes wrongly into equivalent
+//! parts that it computes correctly.
 
 mod contrib;
 mod deconvolution;
@@ -22,7 +22,7 @@ const TENSOR: i32 = 4;
 const INTS: i32 = 7;
 const INT: i32 = 2;
 
-/// Rewrites all of `model`.
+/// Rewrites the whole model.
 pub(super) fn repair(model: &mut ModelProto) {
     let opset = opset(model);
     each_tensor_mut(model, &mut widen);
@@ -38,8 +38,8 @@ pub(super) fn repair(model: &mut ModelProto) {
     });
 }
 
-/// The library looks for unsigned numbers in a field where the standard does not put them; as raw
-/// bytes it finds them.
+/// Converts unsigned numbers to raw bytes, because the library reads them from a field that the
+/// standard does not use for them.
 fn widen(tensor: &mut TensorProto) {
     if !tensor.raw_data.is_empty() {
         return;
@@ -54,14 +54,16 @@ fn widen(tensor: &mut TensorProto) {
     };
 }
 
-/// Without a value, `ConstantOfShape` makes float32 zeros; the library makes float64.
+/// Without a value, `ConstantOfShape` creates float32 zeros in ONNX, but float64 zeros in the
+/// library.
 fn fill_with_float(node: &mut NodeProto) {
     if node.op_type == "ConstantOfShape" && attribute(node, "value").is_none() {
         node.attribute.push(scalar("value", 0.0, vec![1]));
     }
 }
 
-/// `VALID` says that there is no padding; the library takes it for a word on `ceil_mode`, too.
+/// Removes `auto_pad` = `VALID`, which means no padding. The library lets it change `ceil_mode`,
+/// too.
 fn without_padding(node: &mut NodeProto) {
     let is_pool = matches!(node.op_type.as_str(), "MaxPool" | "AveragePool" | "LpPool");
     if is_pool && is_default(node) && text(node, "auto_pad") == b"VALID" {
@@ -70,7 +72,7 @@ fn without_padding(node: &mut NodeProto) {
     }
 }
 
-/// Replaces operators whose code overflows or underflows by several that do not.
+/// Replaces operators whose implementation overflows or underflows by several that do not.
 fn spell_out(graph: &mut GraphProto, opset: i64) {
     let nodes = std::mem::take(&mut graph.node);
     for node in nodes {
@@ -103,8 +105,8 @@ fn spell_out(graph: &mut GraphProto, opset: i64) {
     }
 }
 
-/// An attention whose mask is what is added, whatever it was. A causal one adds its own mask, which one
-/// of booleans cannot be added to: that is refused.
+/// Converts the mask of an attention to one that is added. A causal attention adds its own mask,
+/// which cannot be added to a boolean one; such nodes are rejected.
 fn attend(graph: &mut GraphProto, mut node: NodeProto) {
     let mask = node.input.get(3).filter(|name| !name.is_empty()).cloned();
     if let (Some(mask), Some(output)) = (mask, node.output.first()) {
@@ -121,7 +123,7 @@ fn attend(graph: &mut GraphProto, mut node: NodeProto) {
     graph.node.push(node);
 }
 
-/// `max(x, 0) + log(1 + exp(-|x|))`, which does not overflow where `log(1 + exp(x))` does.
+/// Computes `max(x, 0) + log(1 + exp(-|x|))`, which does not overflow, unlike `log(1 + exp(x))`.
 fn softplus(input: &str, output: &str) -> [NodeProto; 9] {
     let part = |name: &str| format!("{output}.softplus.{name}");
     let mut one = step("Constant", &[], &part("one_f32"));
@@ -139,8 +141,8 @@ fn softplus(input: &str, output: &str) -> [NodeProto; 9] {
     ]
 }
 
-/// `x - max(x) - log(sum(exp(x - max(x))))`, which does not underflow where the logarithm of a
-/// softmax does.
+/// Computes `x - max(x) - log(sum(exp(x - max(x))))`, which does not underflow, unlike the
+/// logarithm of a softmax.
 fn log_softmax(input: &str, output: &str, axis: i64, opset: i64) -> [NodeProto; 7] {
     let part = |name: &str| format!("{output}.log_softmax.{name}");
     let mut along = step("Constant", &[], &part("axes"));
@@ -182,7 +184,7 @@ fn log_softmax(input: &str, output: &str, axis: i64, opset: i64) -> [NodeProto; 
     ]
 }
 
-/// Before 13 the operator flattens its input to two dimensions.
+/// Before version 13 the operator flattens its input to two dimensions.
 fn flat_log_softmax(input: &str, output: &str, axis: i64, opset: i64) -> Vec<NodeProto> {
     let part = |name: &str| format!("{output}.log_softmax.{name}");
     let mut flatten = step("Flatten", &[input], &part("flat"));

@@ -1,13 +1,14 @@
-//! Products of quantised numbers: the library rounds what it brings to the output's scale upwards where
-//! it lies half way, so answers are one step off. Written as a product of integers, a factor and a
-//! quantization, they are rounded as the standard says.
+//! Rewrites products of quantised numbers as an integer product, a factor and a quantisation.
+//!
+//! The library rounds halfway values upwards when it scales results to the output, so answers
+//! differ by one step. The rewritten operators round as the standard specifies.
 
 use tract_onnx::pb::{AttributeProto, GraphProto, NodeProto, TensorProto};
 
 use super::super::graph::{Floats, Shapes, step};
 use super::{FLOAT, INT, INT64, named};
 
-/// Rewrites the products of a graph whose scales it stores.
+/// Rewrites the products of a graph whose scales are stored.
 pub(super) fn repair(graph: &mut GraphProto, floats: &Floats, shapes: &Shapes) {
     let nodes = std::mem::take(&mut graph.node);
     for node in nodes {
@@ -80,7 +81,7 @@ fn of_convolution(node: &NodeProto, floats: &Floats, shapes: &Shapes) -> Option<
         .iter()
         .map(|scale| x_scale * scale / y_scale)
         .collect();
-    // A zero point for each channel is another operator's matter.
+    // Another operator handles zero points per channel.
     if shapes.of_tensor(w_zero)?.iter().product::<i64>() > 1 && !floats.is_zero(w_zero) {
         return None;
     }
@@ -128,7 +129,7 @@ fn part(output: &str, name: &str) -> String {
     format!("{output}.quantized.{name}")
 }
 
-/// From sums of products to steps of the output; factors of channels are followed by `axes` axes.
+/// Converts sums of products to quantised outputs. Factors per channel are followed by `axes` axes.
 fn finished(
     mut nodes: Vec<NodeProto>,
     output: &str,

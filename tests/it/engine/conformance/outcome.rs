@@ -313,7 +313,7 @@ mod tests {
                 Outcome::Hang,
             ),
             (
-                run("an internal error of the library (index out of bounds)"),
+                run("internal error of the library (index out of bounds)"),
                 Outcome::Panic,
             ),
             (run("no kernel"), Outcome::Failed),

@@ -139,7 +139,7 @@ fn the_libraries_alone_have_a_version_too() {
 
 #[test]
 fn what_cannot_be_used_says_why() {
-    let needed = format!("and {VERSION} is needed");
+    let needed = format!("unsupported version: expected {VERSION}");
     let problem = |change: &dyn Fn(&Machine)| {
         let mut machine = Machine::new();
         machine.package("x", VERSION);
@@ -150,15 +150,15 @@ fn what_cannot_be_used_says_why() {
         found.problem.expect("there is one")
     };
     let other = problem(&|machine| machine.package("x", "1.0.0"));
-    assert_eq!(other, format!("its version is 1.0.0, {needed}"));
+    assert_eq!(other, format!("{needed}, got 1.0.0"));
     let remove = |machine: &Machine, path: &str| {
         fs::remove_file(machine.path(path)).expect("it is there");
     };
     let unknown = problem(&|machine| remove(machine, "x/version.py"));
-    assert_eq!(unknown, format!("its version is unknown, {needed}"));
+    assert_eq!(unknown, format!("{needed}, got unknown"));
     let kernels = "x/lib/libexecutorch_kernels_optimized.so";
     let none = problem(&|machine| remove(machine, kernels));
-    assert_eq!(none, "it has no library of kernels");
+    assert_eq!(none, "the library with the kernels is missing");
     let empty = problem(&|machine| remove(machine, "x/lib/libexecutorch.so"));
-    assert_eq!(empty, "there is no libexecutorch.so in it");
+    assert_eq!(empty, "libexecutorch.so is missing in this directory");
 }

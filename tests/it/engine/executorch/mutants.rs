@@ -48,7 +48,7 @@ const BEYOND: [&str; 5] = [
     // What a delegate's payload means is its backend's matter.
     "XNNCompiler::compileModel failed",
     // Memory of this machine.
-    "there is no memory",
+    "allocation failed",
     "of memory for its tensors",
 ];
 

@@ -36,11 +36,11 @@ const CHANGES: usize = 400;
 /// Why the runtime refuses what the header's reader has no reason to refuse.
 const EXPLAINED: [(&str, &str); 9] = [
     // Kernels and backends are the library's, not the program's.
-    ("for the operators", "it has no code for an operator"),
-    ("for the operators", "there is no kernel for this"),
-    ("parts of the program", "it takes ExecuTorch built with it"),
+    ("for the operators", "an operator is unsupported"),
+    ("for the operators", "has no kernel for this"),
+    ("parts of the program", "they need ExecuTorch built with it"),
     // What a delegate's payload means is its backend's matter.
-    ("a delegate", "does not take its part"),
+    ("a delegate", "rejected its payload"),
     (
         "Failed to define tensor",
         "XNNCompiler::compileModel failed",
@@ -51,7 +51,7 @@ const EXPLAINED: [(&str, &str); 9] = [
         "XNNCompiler::compileModel failed",
     ),
     // Sizes that some machine has the memory for.
-    ("no memory", "of memory for its tensors"),
+    ("out of memory", "of memory for its tensors"),
     // A program may be for a device, and may have tensors without bounds.
     ("not supported", ""),
 ];
@@ -124,8 +124,8 @@ fn difference(path: &Path, counts: &mut [usize; 3]) -> Option<String> {
         };
         let text = error.to_string();
         let known = |(one, other): &(&str, &str)| text.contains(one) && text.contains(other);
-        let ours = text.contains("of its inputs is a string or list")
-            || text.contains("of its outputs is a string or list");
+        let ours = text.contains("of its inputs is a string or a list")
+            || text.contains("of its outputs is a string or a list");
         // XNNPACK's reader of payloads follows offsets that lead nowhere.
         let payload = matches!(error, EngineError::Died { .. }) && path_names_xnnpack(path);
         if matches!(error, EngineError::Unsupported { .. })

@@ -239,7 +239,7 @@ fn a_whole_number_by_zero_is_told() {
             .expect_err("there is no answer");
         let error = error.to_string();
         assert!(
-            error.contains("a whole number is divided by zero"),
+            error.contains("an integer is divided by zero"),
             "{error}"
         );
         let answer = session.run(&run([1.0, 3.0])).expect("it runs");

@@ -87,7 +87,7 @@ fn windows_larger_than_what_they_are_put_on_are_refused() {
             node(operator, inputs, "y", attributes),
         ];
         let error = load(&graph).err().expect("it is refused").to_string();
-        let what = "a window of 5 places on 4 (dimension 0 of space, padding included)";
+        let what = "a window of 5 elements on 4 (dimension 0 of space, padding included)";
         assert!(error.contains(what), "{error}");
         assert!(error.contains(&format!("`{operator}`")), "{error}");
     };
@@ -118,7 +118,7 @@ fn a_reflection_of_more_than_there_is_is_refused() {
             Ok(_) => assert!(is_right, "one element is where it is reflected"),
             Err(error) => {
                 assert!(!is_right, "{error}");
-                let told = format!("a reflection of {pad} elements on a dimension of 5");
+                let told = format!("cannot reflect {pad} elements on a dimension of 5");
                 assert!(error.to_string().contains(&told), "{error}");
             }
         }
@@ -154,7 +154,7 @@ fn windows_larger_than_bytes_are_refused() {
                     Err(error) => Some(error),
                 };
                 let error = error.expect("it is refused").to_string();
-                let what = format!("a window of 7 places on {places} (");
+                let what = format!("a window of 7 elements on {places} (");
                 assert!(error.contains(&what), "{error}");
             }
         }

@@ -1,4 +1,4 @@
-//! What the comparison of all variants found, as a document.
+//! The result of `pkgtool compare --all` as a JSON document.
 
 use std::path::PathBuf;
 
@@ -9,52 +9,53 @@ use crate::runtime::every::PackageVariant;
 use crate::source::json::JsonPath;
 use crate::tensor::agreement::Agreement;
 
-/// All variants of a package against one of them. Version 1 of a contract that only grows.
+/// The comparison of all variants of a package with one of them. Version 1 of the document; later
+/// versions only add fields.
 #[derive(Debug, Serialize)]
 pub(super) struct Document {
     version: u32,
-    /// Whether everything that was compared agrees, and nothing failed.
+    /// Set if all comparisons agree and none failed.
     pub(super) agrees: bool,
-    /// What all were compared with.
+    /// Label of the reference variant.
     pub(super) reference: String,
-    /// Each variant, each part of it.
+    /// One row per variant and part.
     pub(super) rows: Vec<Row>,
 }
 
-/// A part of a variant on an engine.
+/// One part of a variant on one engine.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
-    /// `fp16 for coreml`.
+    /// Label of the variant, such as `fp16 for coreml`.
     pub(super) label: String,
-    /// The config.
+    /// Path of the config.
     pub(super) config: PathBuf,
     #[serde(skip)]
     pub(super) path: JsonPath,
     backend: Option<&'static str>,
     precision: Option<String>,
     engine: Option<String>,
-    /// The component or the method.
+    /// Name of the component or method.
     pub(super) part: String,
-    /// The worst figures of all its outputs.
+    /// Worst figures of all outputs.
     pub(super) worst: Option<Agreement>,
     #[serde(flatten)]
     pub(super) outcome: Outcome,
 }
 
-/// What became of a row.
+/// The outcome of a row.
 #[derive(Debug, Serialize)]
 #[serde(tag = "status", content = "result", rename_all = "lowercase")]
 pub(super) enum Outcome {
-    /// Both ran.
+    /// Both sides ran and were compared.
     Compared(Box<ComparisonReport>),
-    /// It did not run, though it should.
+    /// The part failed to run.
     Failed(String),
-    /// Nothing here runs it, or it is not there.
+    /// No engine here runs the part, or the part is missing.
     Skipped(String),
 }
 
 impl Row {
-    /// Of a part of a variant on the engine that was named.
+    /// Creates the row of a part on the named engine.
     pub(super) fn new(
         variant: &PackageVariant,
         engine: Option<&str>,
@@ -77,12 +78,12 @@ impl Row {
         }
     }
 
-    /// The engine that was named.
+    /// Returns the engine that the user named.
     pub(super) fn engine(&self) -> Option<&str> {
         self.engine.as_deref()
     }
 
-    /// The comparison, if there was one.
+    /// Returns the comparison, if there is one.
     pub(super) fn report(&self) -> Option<&ComparisonReport> {
         match &self.outcome {
             Outcome::Compared(report) => Some(report),
@@ -92,7 +93,7 @@ impl Row {
 }
 
 impl Document {
-    /// Of these rows; with `require_all` what was skipped counts as a failure.
+    /// Creates the document. With `require_all`, skipped rows count as failures.
     pub(super) fn new(reference: String, rows: Vec<Row>, require_all: bool) -> Self {
         let keeps = |row: &Row| match &row.outcome {
             Outcome::Compared(report) => report.agrees,
@@ -107,13 +108,13 @@ impl Document {
         }
     }
 
-    /// Whether anything was compared, or should have been.
+    /// Returns whether anything was compared or failed.
     pub(super) fn has_compared(&self) -> bool {
         let mut rows = self.rows.iter();
         rows.any(|row| !matches!(row.outcome, Outcome::Skipped(_))) || !self.agrees
     }
 
-    /// The document, with a line end.
+    /// Returns the document with a final newline.
     pub(super) fn to_json(&self) -> String {
         let text = serde_json::to_string_pretty(self);
         text.expect("strings, numbers and lists can be written") + "\n"

@@ -1,7 +1,7 @@
-//! `pkgtool compare --all`: every variant of a package against one of them.
+//! `pkgtool compare --all`: compares every variant of a package with one of them, the reference.
 //!
-//! Invariant: every variant is in the table. What was not compared stands there with its reason, and is no
-//! failure only where nothing here runs it or one of the two has no such part.
+//! Invariant: every variant has a row in the table. A row that was not compared states the reason.
+//! It counts as a failure unless no engine here runs the variant, or one of the two lacks the part.
 
 mod document;
 mod reference;
@@ -24,7 +24,7 @@ use document::{Document, Outcome, Row};
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let [path] = &args.paths[..] else {
-        let reason = "--all compares the variants of one package: name one path";
+        let reason = "--all compares the variants of one package: expected one path";
         return Err(Failure::Other(reason.to_owned()));
     };
     let wanted = Wanted {
@@ -37,7 +37,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let engines: Vec<Option<&str>> = args.sides.engines().collect();
     if variants.len() * engines.len() < 2 {
         return Err(Failure::Other(format!(
-            "{}: there must be two things to compare, and {} of its variants was chosen",
+            "{}: compare needs two sides, but the options select {} variant",
             path.display(),
             variants.len()
         )));
@@ -73,7 +73,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     })
 }
 
-/// What is compared with what.
+/// The inputs of the comparison.
 struct Comparison<'a> {
     args: &'a Args,
     variants: &'a [PackageVariant],
@@ -82,7 +82,8 @@ struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
-    /// Every variant on every engine, part by part of the reference; then what the reference has no part for.
+    /// Compares every variant on every engine, part by part of the reference. Parts that the
+    /// reference lacks come last.
     fn rows(&self) -> Result<Vec<Row>, Failure> {
         let of_reference = &self.reference.parts;
         let mut rows = Vec::new();
@@ -105,7 +106,7 @@ impl Comparison<'_> {
                     let found = variant.part(&name, of_reference.len() == 1);
                     let outcome = match found {
                         Some(part) => self.compare(&a, part, *engine, &mut starter),
-                        None => Outcome::Skipped(format!("it has no `{}`", defuse_line(&name))),
+                        None => Outcome::Skipped(format!("the variant has no `{}`", defuse_line(&name))),
                     };
                     rows.push(Row::new(variant, *engine, name.clone(), outcome));
                 }
@@ -118,7 +119,7 @@ impl Comparison<'_> {
                 self.reference.part(&name, is_only).is_none()
             };
             for part in variant.parts.iter().filter(alone) {
-                let reason = "the reference has none".to_owned();
+                let reason = "the reference has no such part".to_owned();
                 let name = part.name(&variant.parts);
                 rows.push(Row::new(variant, None, name, Outcome::Skipped(reason)));
             }
@@ -126,7 +127,7 @@ impl Comparison<'_> {
         Ok(rows)
     }
 
-    /// Compares a part of a variant with that of the reference.
+    /// Compares a part of a variant with the same part of the reference.
     fn compare(
         &self,
         a: &Side,
@@ -157,13 +158,13 @@ impl Comparison<'_> {
     }
 }
 
-/// Whether anything here runs a method, as far as its file tells.
+/// Checks whether an engine here can run a method, as far as its file shows.
 fn runnable(selection: &Selection) -> Result<(), StartError> {
     let method = &selection.signature.method;
     target::require_method_runnable(&selection.model, &selection.info, method)
 }
 
-/// The findings of a row, on the variant in its config.
+/// Returns the findings of a row, located at the variant in its config.
 fn found(args: &Args, row: &Row) -> Option<crate::diagnostic::Report> {
     let place = Place::in_config(&row.config, &row.path);
     let alone = |reason: &str| {

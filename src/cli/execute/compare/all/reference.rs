@@ -1,4 +1,4 @@
-//! The variant that all others are compared with.
+//! Chooses the reference variant for `pkgtool compare --all`.
 
 use super::runnable;
 use crate::cli::exit::Failure;
@@ -8,15 +8,15 @@ use crate::runtime::every::PackageVariant;
 use crate::runtime::precision::Precision;
 use crate::runtime::selection::Selection;
 
-/// What the user says of it.
+/// The parsed value of `--reference`.
 struct Named<'n> {
     text: &'n str,
     backend: Option<Backend>,
     precision: Option<&'n str>,
 }
 
-/// The variant that is named; without a name the least quantised of those that run here, the first of
-/// several.
+/// Returns the named variant. Without a name, returns the least quantized variant that runs here,
+/// the first of several.
 pub(super) fn choose<'v>(
     variants: &'v [PackageVariant],
     named: Option<&str>,
@@ -27,7 +27,7 @@ pub(super) fn choose<'v>(
     if let Some(named) = named.filter(|_| chosen.is_empty()) {
         let labels: Vec<String> = variants.iter().map(PackageVariant::label).collect();
         return Err(Failure::Other(format!(
-            "--reference {}: no variant is that; there are {}",
+            "--reference {}: no such variant; available: {}",
             named.text,
             labels.join(", ")
         )));
@@ -50,7 +50,7 @@ pub(super) fn choose<'v>(
     let Some((variant, _)) = least(runs) else {
         let reasons: Vec<String> = chosen.iter().map(|variant| why_not(variant)).collect();
         return Err(Failure::Other(format!(
-            "no variant can be the reference: {}",
+            "no variant can run as the reference: {}",
             reasons.join("; ")
         )));
     };
@@ -58,7 +58,7 @@ pub(super) fn choose<'v>(
         && !std::ptr::eq(best, variant)
     {
         output::note(&format!(
-            "the reference is {}, since {}",
+            "the reference is {}, because {}",
             variant.label(),
             why_not(best)
         ));
@@ -66,7 +66,7 @@ pub(super) fn choose<'v>(
     Ok(variant)
 }
 
-/// `glimpse fp32 for xnnpack`.
+/// Formats a variant, such as `glimpse fp32 for xnnpack`.
 pub(super) fn label(variant: &PackageVariant) -> String {
     let label = variant.label();
     match variant.selected() {
@@ -93,7 +93,7 @@ impl<'n> Named<'n> {
 
     fn is(&self, variant: &PackageVariant) -> bool {
         let of_backend = match self.text.split_once('/') {
-            // A backend that there is not is no backend of any variant.
+            // An unknown backend matches no variant.
             Some(_) => self.backend.is_some() && self.backend == variant.backend,
             None => self.backend.is_none() || self.backend == variant.backend,
         };
@@ -102,26 +102,26 @@ impl<'n> Named<'n> {
     }
 }
 
-/// The first of a variant's parts that can be selected.
+/// Returns the first of a variant's parts that can be selected.
 fn first(variant: &PackageVariant) -> Option<&Selection> {
     let mut parts = variant.parts.iter();
     parts.find_map(|part| part.selection.as_ref().ok())
 }
 
-/// Whether something of it can run here, as far as its files tell.
+/// Returns whether any part of the variant can run here, as far as its files show.
 fn runs(variant: &PackageVariant) -> bool {
     let parts = variant.parts.iter();
     let mut selections = parts.filter_map(|part| part.selection.as_ref().ok());
     selections.any(|selection| runnable(selection).is_ok())
 }
 
-/// Why nothing of a variant can run here, in words.
+/// Describes why no part of a variant can run here.
 fn why_not(variant: &PackageVariant) -> String {
     let reasons = variant.parts.iter().map(|part| match &part.selection {
         Ok(selection) => runnable(selection).err().map(|error| error.to_string()),
         Err(error) => Some(error.to_string()),
     });
     let reason = reasons.flatten().next();
-    let reason = reason.unwrap_or_else(|| "it has no such component or method".to_owned());
+    let reason = reason.unwrap_or_else(|| "no such component or method".to_owned());
     format!("{} does not run here ({reason})", variant.label())
 }

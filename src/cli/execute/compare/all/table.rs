@@ -1,4 +1,4 @@
-//! The comparison of all variants as a table, for people and for model cards.
+//! The comparison of all variants as a table: as text for people and as Markdown for model cards.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,14 +8,14 @@ use super::super::report::ComparisonReport;
 use super::document::{Document, Outcome, Row};
 use crate::source::text::defuse_line;
 
-/// Most sentences on one row.
+/// Maximum number of remarks per row.
 const MAX_COMPLAINTS: usize = 4;
 
 impl Document {
-    /// The text, with a line end.
+    /// Returns the text with a final newline.
     pub(super) fn to_text(&self) -> String {
         let mut text = String::new();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = self.write(&mut text);
         text
     }
@@ -44,7 +44,7 @@ impl Document {
         writeln!(text, "{}", self.verdict())
     }
 
-    /// The table in Markdown, with a line end.
+    /// Returns the Markdown table with a final newline.
     pub(super) fn to_markdown(&self) -> String {
         let escaped = |text: &str| defuse_line(text).replace('|', "\\|");
         let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
@@ -73,14 +73,14 @@ impl Document {
         text
     }
 
-    /// What is to be told of the reference's answers.
+    /// Returns the remark about an engine's own interpretation of the reference.
     fn reading(&self) -> Option<&str> {
         let reference = self.rows.iter().find_map(Row::report)?;
         reference.a.reading.as_deref()
     }
 
-    /// What several rows have in common: how programs were read, what they were run on. In the order of the
-    /// rows, with their numbers.
+    /// Returns remarks that several rows share, about the interpretation of programs and the shapes
+    /// of inputs. They are in the order of the rows, each with its row numbers.
     fn remarks(&self) -> Vec<(String, Vec<usize>)> {
         let mut order = Vec::new();
         let mut places: BTreeMap<String, Vec<usize>> = BTreeMap::new();
@@ -136,12 +136,12 @@ fn head() -> impl Iterator<Item = &'static str> {
     first.chain(FIGURES).chain(["verdict"])
 }
 
-/// Whether a column holds numbers.
+/// Returns whether a column holds numbers.
 fn is_number(name: &str) -> bool {
     name == "#" || name == "sets" || FIGURES.contains(&name)
 }
 
-/// A row's cells; `nothing` where there is no figure.
+/// Returns the cells of a row. `nothing` stands for a missing figure.
 fn cells(place: usize, row: &Row, nothing: &str) -> Vec<String> {
     let report = row.report();
     let absent = || nothing.to_owned();
@@ -170,7 +170,7 @@ fn cells(place: usize, row: &Row, nothing: &str) -> Vec<String> {
     cells
 }
 
-/// What is to be said of one row alone.
+/// Returns the remarks about a single row.
 fn told(row: &Row) -> Vec<String> {
     let mut lines = match &row.outcome {
         Outcome::Compared(report) => report.complaints(),
@@ -185,7 +185,7 @@ fn told(row: &Row) -> Vec<String> {
     lines
 }
 
-/// `1, 2, 5`.
+/// Formats a list of numbers, such as `1, 2, 5`.
 fn listed(places: &[usize]) -> String {
     let places: Vec<String> = places.iter().map(usize::to_string).collect();
     places.join(", ")
