@@ -1,4 +1,4 @@
-//! Accounts and keys, as the command line changes them: names are checked here, and found.
+//! Accounts and keys for the command line: checks names, and creates, changes and finds them.
 
 use std::sync::Arc;
 
@@ -8,53 +8,53 @@ use super::record::Account;
 use super::store::{AccountStore, NewKey};
 use crate::database::{DatabaseError, Timestamp};
 
-/// Longest name of an account or a key.
+/// Maximum length of the name of an account or key.
 const LONGEST_NAME: usize = 64;
 
-/// Accounts and keys.
+/// Manages the accounts and keys of a store.
 pub struct Accounts {
     store: Arc<dyn AccountStore>,
 }
 
-/// Why an account or a key was not made or changed.
+/// An account or key could not be created or changed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AccountError {
-    /// The name can't be one.
+    /// The name is invalid.
     #[error(
-        "`{name}` can be no name: 1 to {LONGEST_NAME} letters, digits, `-`, `_` and `.`, and not \
+        "invalid name `{name}`: expected 1 to {LONGEST_NAME} letters, digits, `-`, `_` and `.`, but not \
          digits only"
     )]
     Name {
         /// The name.
         name: String,
     },
-    /// There is one of this name.
-    #[error("there is {what} `{name}` already")]
+    /// The name is taken.
+    #[error("{what} `{name}` already exists")]
     Exists {
         /// `an account` or `a key`.
         what: &'static str,
         /// The name.
         name: String,
     },
-    /// There is none.
-    #[error("there is no {what} `{name}`; `pkgtool {what}s list` shows what there is")]
+    /// The name or number is unknown.
+    #[error("unknown {what} `{name}`; `pkgtool {what}s list` shows all")]
     Unknown {
         /// `account` or `key`.
         what: &'static str,
-        /// What was looked for.
+        /// The name or number.
         name: String,
     },
-    /// The name is that of keys of several accounts.
-    #[error("several accounts have a key `{name}`; say whose with --account, or give its number")]
+    /// Several accounts have a key of this name.
+    #[error("several accounts have a key `{name}`; choose one with --account, or give the key's number")]
     Ambiguous {
         /// The name.
         name: String,
     },
-    /// The permissions are none.
+    /// The key would have no permissions.
     #[error("a key needs at least one permission: predict, read, write")]
     NoPermission,
-    /// There is no randomness.
-    #[error("the system gives no random bits: {0}")]
+    /// The system provides no randomness.
+    #[error("the system provides no random bits: {0}")]
     Random(String),
     /// The database failed.
     #[error(transparent)]
@@ -62,12 +62,12 @@ pub enum AccountError {
 }
 
 impl Accounts {
-    /// The accounts of a store.
+    /// Manages the accounts of a store.
     pub fn new(store: Arc<dyn AccountStore>) -> Self {
         Self { store }
     }
 
-    /// Makes an account.
+    /// Creates an account.
     pub async fn create(
         &self,
         name: &str,
@@ -82,7 +82,7 @@ impl Accounts {
         })
     }
 
-    /// Changes an account, named by name or number.
+    /// Changes an account, given by name or number.
     pub async fn set(
         &self,
         account: &str,
@@ -94,12 +94,12 @@ impl Accounts {
         changed.ok_or_else(|| unknown_account(account))
     }
 
-    /// All accounts, the oldest first.
+    /// Returns all accounts, oldest first.
     pub async fn list(&self) -> Result<Vec<Account>, DatabaseError> {
         self.store.accounts().await
     }
 
-    /// Makes a key and gives its secret, which nobody can read again.
+    /// Creates a key and returns its secret, which cannot be read again.
     pub async fn create_key(
         &self,
         account: &str,
@@ -130,7 +130,7 @@ impl Accounts {
         }
     }
 
-    /// The keys of an account or of all, the oldest first, each with its account's name.
+    /// Returns the keys of one account or of all, oldest first, each with its account's name.
     pub async fn keys(&self, account: Option<&str>) -> Result<Vec<(ApiKey, String)>, AccountError> {
         let account = match account {
             Some(account) => Some(self.find(account).await?.id),
@@ -143,7 +143,7 @@ impl Accounts {
             .collect())
     }
 
-    /// Revokes a key, named by name or number.
+    /// Revokes a key, given by name or number.
     pub async fn revoke(
         &self,
         account: Option<&str>,
@@ -190,7 +190,7 @@ fn unknown_account(account: &str) -> AccountError {
 
 fn check_name(name: &str) -> Result<(), AccountError> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    // Digits only would be read as a number.
+    // Digits would be read as a number.
     let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
     if (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(allowed) && !is_number {
         return Ok(());

@@ -1,7 +1,7 @@
-//! Predict configs, as requests look for them: from memory, once they were read.
+//! A cache of the stored predict configs, for requests that look them up.
 //!
-//! Invariant: they are changed only here, one change at a time; what is read while one is made is not kept,
-//! so what is kept is what is stored. Reading never waits for a change.
+//! Invariant: configs are changed only here, one change at a time. A read during a change is not
+//! cached, so the cache equals the store. Readers never wait for a change.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
@@ -12,23 +12,24 @@ use super::record::{AccountId, PredictConfig};
 use super::store::{AccountStore, NewConfig};
 use crate::database::{DatabaseError, Timestamp};
 
-/// Stored predict configs.
+/// The predict configs of a store, with a cache.
 pub struct PredictConfigs {
     store: Arc<dyn AccountStore>,
     kept: RwLock<Kept>,
-    /// Held by who changes the store.
+    /// Locked while the store is changed.
     changing: Mutex<()>,
 }
 
-/// What was read.
+/// The cache.
 #[derive(Default)]
 struct Kept {
     configs: HashMap<i64, Arc<Vec<PredictConfig>>>,
-    /// Grows when a change begins, and when it ends: in between it is odd.
+    /// Incremented when a change begins and when it ends: odd during a change.
     changes: u64,
 }
 
-/// A change that is being made, until it is dropped: whoever asked for it may go away meanwhile.
+/// A change in progress, until it is dropped. The request that asked for it may be cancelled
+/// meanwhile.
 struct Change<'a> {
     kept: &'a RwLock<Kept>,
     service: i64,
@@ -48,7 +49,7 @@ impl Drop for Change<'_> {
 }
 
 impl Kept {
-    /// A change of a service's configs begins or ends.
+    /// Marks the begin or end of a change of a service's configs.
     fn turn(&mut self, service: i64) {
         self.changes = self.changes.wrapping_add(1);
         self.configs.remove(&service);
@@ -60,7 +61,7 @@ fn write(kept: &RwLock<Kept>) -> RwLockWriteGuard<'_, Kept> {
 }
 
 impl PredictConfigs {
-    /// The configs of a store.
+    /// Creates the cache of a store.
     pub fn new(store: Arc<dyn AccountStore>) -> Self {
         Self {
             store,
@@ -69,12 +70,12 @@ impl PredictConfigs {
         }
     }
 
-    /// The lasting number of an account's service.
+    /// Returns the permanent number of an account's service.
     pub async fn service_number(&self, owner: AccountId, name: &str) -> Result<i64, DatabaseError> {
         self.store.service_number(owner, name).await
     }
 
-    /// The configs of a service, the oldest first.
+    /// Returns the configs of a service, oldest first.
     pub async fn list(&self, service: i64) -> Result<Arc<Vec<PredictConfig>>, DatabaseError> {
         let before = match self.kept(service) {
             Ok(configs) => return Ok(configs),
@@ -88,19 +89,19 @@ impl PredictConfigs {
         Ok(configs)
     }
 
-    /// A config of a service.
+    /// Returns a config of a service.
     pub async fn get(&self, service: i64, id: i64) -> Result<Option<PredictConfig>, DatabaseError> {
         let all = self.list(service).await?;
         Ok(all.iter().find(|config| config.id == id).cloned())
     }
 
-    /// The config that is taken where a request names none.
+    /// Returns the config that requests use by default.
     pub async fn default_of(&self, service: i64) -> Result<Option<PredictConfig>, DatabaseError> {
         let all = self.list(service).await?;
         Ok(all.iter().find(|config| config.is_default).cloned())
     }
 
-    /// Stores a config. A new default takes the place of the old.
+    /// Stores a config. A new default replaces the old one.
     pub async fn create(
         &self,
         config: NewConfig,
@@ -111,14 +112,14 @@ impl PredictConfigs {
         self.store.create_config(config, now).await
     }
 
-    /// Deletes a config; `false` if there is none.
+    /// Deletes a config; returns `false` if it does not exist.
     pub async fn delete(&self, service: i64, id: i64) -> Result<bool, DatabaseError> {
         let _changing = self.changing.lock().await;
         let _change = Change::begin(&self.kept, service);
         self.store.delete_config(service, id).await
     }
 
-    /// What is kept of a service, or how many changes there were.
+    /// Returns the cached configs of a service, or the current number of changes.
     fn kept(&self, service: i64) -> Result<Arc<Vec<PredictConfig>>, u64> {
         let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
         kept.configs

@@ -1,6 +1,6 @@
-//! CPU time that the models of accounts' requests took.
+//! Counts the CPU time of the models that ran each account's requests.
 //!
-//! Invariant: counting takes one short lock. What is not stored yet is counted in what an account used today.
+//! Invariant: counting takes one short lock. The time of today includes what is not stored yet.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,14 +9,14 @@ use std::time::Duration;
 use super::record::AccountId;
 use crate::database::{Day, Timestamp};
 
-/// CPU time of an account on a day, in microseconds.
+/// CPU time of an account on a day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CpuUsed {
     /// The account.
     pub account: AccountId,
     /// The day.
     pub day: Day,
-    /// Microseconds.
+    /// CPU time, in microseconds.
     pub micros: u64,
 }
 
@@ -26,16 +26,16 @@ pub struct CpuCounts(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The day that `today` is of.
+    /// The day of `today`.
     day: Option<Day>,
     today: HashMap<AccountId, u64>,
-    /// Since the start of the process.
+    /// Totals since the start of the process.
     total: HashMap<AccountId, u64>,
     pending: HashMap<(AccountId, Day), u64>,
 }
 
 impl CpuCounts {
-    /// Counts time.
+    /// Adds CPU time.
     pub fn add(&self, account: AccountId, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let day = Timestamp::now().day();
@@ -56,14 +56,14 @@ impl CpuCounts {
         }
     }
 
-    /// What an account used today.
+    /// Returns the CPU time of an account today.
     pub fn today(&self, account: AccountId) -> Duration {
         let mut state = self.state();
         state.turn(Timestamp::now().day());
         Duration::from_micros(state.today.get(&account).copied().unwrap_or(0))
     }
 
-    /// What each account used since the start of the process, in microseconds.
+    /// Returns the CPU time of each account since the start of the process, in microseconds.
     pub fn totals(&self) -> Vec<(AccountId, u64)> {
         let state = self.state();
         let mut totals: Vec<_> = state.total.iter().map(|(id, sum)| (*id, *sum)).collect();
@@ -71,7 +71,7 @@ impl CpuCounts {
         totals
     }
 
-    /// What was stored of today before the process started.
+    /// Adds the stored time of today, from before the process started.
     pub(super) fn restore(&self, used: &[CpuUsed]) {
         let today = Timestamp::now().day();
         let mut state = self.state();
@@ -82,7 +82,7 @@ impl CpuCounts {
         }
     }
 
-    /// Takes what is to be stored.
+    /// Takes the time that is not stored yet.
     pub(super) fn take(&self) -> Vec<CpuUsed> {
         let pending = std::mem::take(&mut self.state().pending);
         let pending = pending.into_iter();
@@ -95,7 +95,7 @@ impl CpuCounts {
             .collect()
     }
 
-    /// Takes back what could not be stored.
+    /// Returns time that could not be stored.
     pub(super) fn put_back(&self, used: Vec<CpuUsed>) {
         let mut state = self.state();
         for used in used {
@@ -110,7 +110,7 @@ impl CpuCounts {
 }
 
 impl State {
-    /// Starts another day.
+    /// Resets the time of today if the day has changed.
     fn turn(&mut self, day: Day) {
         if self.day != Some(day) {
             self.day = Some(day);

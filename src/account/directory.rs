@@ -1,5 +1,7 @@
-//! Accounts and keys as the server sees them: a snapshot that is never locked, and soon follows every
-//! change, of this process or another; at once where a key is asked for that is not in it.
+//! Accounts and keys as the server sees them: a lock-free snapshot that follows changes of any
+//! process.
+//!
+//! The snapshot is refreshed a few times per second, and at once when a request has an unknown key.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,10 +19,10 @@ use super::store::{AccountStore, StoredKey};
 use super::strangers::Strangers;
 use crate::database::{DatabaseError, Timestamp};
 
-/// How often is looked for changes.
+/// Interval between checks for changes.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// All accounts and keys, now.
+/// The current accounts and keys.
 #[derive(Debug)]
 pub struct Directory {
     view: Arc<View>,
@@ -29,16 +31,16 @@ pub struct Directory {
     wake: Arc<Notify>,
 }
 
-/// The snapshot, and what it is read from.
+/// The snapshot, and the store from which it is read.
 struct View {
     store: Arc<dyn AccountStore>,
     current: ArcSwap<Snapshot>,
-    /// The version that the snapshot is of, or a later one's. Held while a snapshot is read: none takes
-    /// the place of a newer one.
+    /// Version of the snapshot, or an older one. Locked while a snapshot is read, so that an older
+    /// snapshot never replaces a newer one.
     seen: Mutex<i64>,
 }
 
-/// All accounts and keys at one moment.
+/// The accounts and keys at one moment.
 #[derive(Debug, Default)]
 pub struct Snapshot {
     accounts: HashMap<AccountId, Account>,
@@ -47,7 +49,7 @@ pub struct Snapshot {
 }
 
 impl Directory {
-    /// Reads a store's accounts and watches them. Must be called on a tokio runtime.
+    /// Reads a store's accounts and follows its changes. Must be called on a tokio runtime.
     pub async fn watch(store: Arc<dyn AccountStore>) -> Result<Arc<Self>, DatabaseError> {
         let seen = store.version().await?;
         let first = Snapshot::read(&*store).await?;
@@ -66,18 +68,18 @@ impl Directory {
         }))
     }
 
-    /// Reads everything again soon, whether it changed or not.
+    /// Requests a refresh, even if nothing changed.
     pub fn look_again(&self) {
         self.wake.notify_one();
     }
 
-    /// What there is now.
+    /// Returns the current snapshot.
     pub fn snapshot(&self) -> Guard<Arc<Snapshot>> {
         self.view.current.load()
     }
 
-    /// Asks the store whether a secret that is not known has become so, unless it was asked for this one
-    /// lately, or too often for others.
+    /// Refreshes the snapshot for an unknown secret. Does nothing if this secret was looked up
+    /// recently, or if there are too many look-ups.
     pub async fn look_for(&self, secret: &str) {
         let hash = Secret::hash(secret);
         let is_known = self.snapshot().keys.contains_key(&hash);
@@ -85,7 +87,7 @@ impl Directory {
             return;
         }
         if let Err(error) = self.view.refresh().await {
-            tracing::warn!(%error, "a key that is not known cannot be looked for");
+            tracing::warn!(%error, "an unknown key could not be looked up");
         }
     }
 }
@@ -97,10 +99,10 @@ impl Drop for Directory {
 }
 
 impl View {
-    /// Puts a new snapshot in the place of the old if something changed.
+    /// Replaces the snapshot if something changed.
     async fn refresh(&self) -> Result<(), DatabaseError> {
         let mut seen = self.seen.lock().await;
-        // Before what it is the version of: a change in between is seen the next time.
+        // The version is read before the data: the next refresh sees a change in between.
         let now = self.store.version().await?;
         if now != *seen {
             let snapshot = Snapshot::read(&*self.store).await?;
@@ -121,19 +123,19 @@ impl fmt::Debug for View {
     }
 }
 
-/// Looks for changes again and again.
+/// Refreshes the snapshot periodically.
 async fn follow(view: Arc<View>, wake: Arc<Notify>) {
     let mut warned = false;
     loop {
         tokio::select! {
             () = tokio::time::sleep(INTERVAL) => {}
-            // No store has this version: what it has is read whatever it says.
+            // No store has this version, so the next refresh reads everything.
             () = wake.notified() => *view.seen.lock().await = i64::MIN,
         }
         match view.refresh().await {
             Ok(()) => warned = false,
             Err(error) if !warned => {
-                tracing::warn!(%error, "accounts and keys cannot be read again");
+                tracing::warn!(%error, "accounts and keys could not be refreshed");
                 warned = true;
             }
             Err(_) => {}
@@ -142,13 +144,13 @@ async fn follow(view: Arc<View>, wake: Arc<Notify>) {
 }
 
 impl Snapshot {
-    /// What a store has now.
+    /// Reads the current snapshot of a store.
     pub async fn read(store: &dyn AccountStore) -> Result<Self, DatabaseError> {
         let accounts = store.accounts().await?;
         Ok(Self::new(accounts, store.keys().await?))
     }
 
-    /// These accounts and keys.
+    /// Creates a snapshot of these accounts and keys.
     pub fn new(accounts: Vec<Account>, keys: Vec<StoredKey>) -> Self {
         let mut snapshot = Self::default();
         for account in accounts {
@@ -161,7 +163,8 @@ impl Snapshot {
         snapshot
     }
 
-    /// The key of a secret, and its account; `None` if it is not known, has expired or was revoked.
+    /// Returns the key with this secret, and its account; `None` if it is unknown, expired or
+    /// revoked.
     pub fn authenticate(&self, secret: &str, now: Timestamp) -> Option<(&ApiKey, &Account)> {
         let key = self.keys.get(&Secret::hash(secret))?;
         let expired = key.expires_at.is_some_and(|at| at <= now);
@@ -171,7 +174,7 @@ impl Snapshot {
         Some((key, self.accounts.get(&key.account)?))
     }
 
-    /// The account of this name, or of this number if it is digits only.
+    /// Finds an account by name, or by number if the text consists of digits.
     pub fn account(&self, account: &str) -> Option<&Account> {
         let id = match number(account) {
             Some(number) => AccountId(number),
@@ -180,14 +183,14 @@ impl Snapshot {
         self.accounts.get(&id)
     }
 
-    /// The numbers of all accounts, the oldest first.
+    /// Returns the numbers of all accounts, oldest first.
     pub fn ids(&self) -> Vec<AccountId> {
         let mut ids: Vec<_> = self.accounts.keys().copied().collect();
         ids.sort_unstable();
         ids
     }
 
-    /// The account of this number.
+    /// Finds an account by its number.
     pub fn by_id(&self, id: AccountId) -> Option<&Account> {
         self.accounts.get(&id)
     }

@@ -1,4 +1,4 @@
-//! API keys: secrets, their hashes, and what they permit.
+//! API keys: secrets, their hashes, and permissions.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use super::record::AccountId;
 use crate::database::Timestamp;
 
-/// What a key may be used for.
+/// An operation that a key may permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permission {
     /// Model requests.
@@ -35,35 +35,35 @@ pub struct Permissions {
 /// A key, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiKey {
-    /// Its number.
+    /// Number of the key.
     pub id: i64,
-    /// Its name, unique in its account.
+    /// Name of the key, unique in its account.
     pub name: String,
-    /// Its account.
+    /// Account of the key.
     pub account: AccountId,
-    /// What it permits.
+    /// Permissions of the key.
     pub permissions: Permissions,
-    /// When it was made.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// From when on it is unknown.
+    /// Expiry time.
     pub expires_at: Option<Timestamp>,
-    /// When it was revoked.
+    /// Revocation time.
     pub revoked_at: Option<Timestamp>,
 }
 
-/// The text that a client sends as its key. Never printed by accident.
+/// The secret text of a key. Its `Debug` output is redacted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Permissions {
-    /// All of them.
+    /// All permissions.
     pub const ALL: Self = Self {
         predict: true,
         read: true,
         write: true,
     };
 
-    /// Whether these include `permission`.
+    /// Returns `true` if these include `permission`.
     pub fn allow(self, permission: Permission) -> bool {
         match permission {
             Permission::Predict => self.predict,
@@ -73,12 +73,12 @@ impl Permissions {
     }
 }
 
-/// A text that names no permission.
+/// The text is not a permission.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no permission; there are predict, read, write")]
+#[error("unknown permission `{0}`: expected predict, read or write")]
 pub struct UnknownPermission(String);
 
-/// `predict,read,write`, or some of them.
+/// Format: `predict,read,write`, or some of them.
 impl FromStr for Permissions {
     type Err = UnknownPermission;
 
@@ -112,20 +112,20 @@ impl fmt::Display for Permissions {
 }
 
 impl Secret {
-    /// A new one, of 256 random bits.
+    /// Generates a secret of 256 random bits.
     pub(super) fn random() -> Result<Self, String> {
         let mut bits = [0; 32];
         getrandom::fill(&mut bits).map_err(|error| error.to_string())?;
         Ok(Self(format!("pk_{}", BASE64_URL_SAFE_NO_PAD.encode(bits))))
     }
 
-    /// What is stored of a secret. Its bits are random: guessing one from its hash is as hard as
-    /// guessing it, and no slow hash is needed.
+    /// Returns the hash that is stored. The secret is random and too long to guess, so a slow hash
+    /// is unnecessary.
     pub(super) fn hash(secret: &str) -> [u8; 32] {
         Sha256::digest(secret.as_bytes()).into()
     }
 
-    /// The text itself, to be shown once.
+    /// Returns the text itself, to be shown once.
     pub fn reveal(&self) -> &str {
         &self.0
     }

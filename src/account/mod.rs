@@ -1,8 +1,8 @@
-//! Accounts and what belongs to them: API keys, the numbers of their services, predict configs, what they
-//! used.
+//! Accounts and their data: API keys, numbers of services, predict configs, usage.
 //!
-//! Invariant: a key's secret is shown once and stored only as a hash. Knows nothing of HTTP and of
-//! tasks.
+//! The module knows nothing of HTTP and tasks.
+//!
+//! Invariant: a key's secret is shown once and stored only as a hash.
 
 mod accounts;
 mod configs;

@@ -1,7 +1,7 @@
-//! Numbers of accounts, services, keys and configs, as paths, queries and commands write them.
+//! Parses the numbers of accounts, services, keys and configs in paths, queries and commands.
 
-/// Reads a number: ASCII digits and nothing else. `+16`, `-0`, ` 16` and digits of other scripts are no numbers, so
-/// that each thing has one spelling, and what is no number may be a name.
+/// Parses a number of ASCII digits. `+16`, `-0`, ` 16` and digits of other scripts are rejected, so
+/// that each number has one spelling and all other texts can be names.
 pub fn number(text: &str) -> Option<i64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| is_number)

@@ -1,93 +1,93 @@
-//! What is kept of accounts, and of what belongs to them beside keys.
+//! Records of accounts, predict configs and usage.
 
 use crate::database::{Day, Timestamp};
 
-/// As many requests per second as come: what is stored of an account without a limit of its rate. Limits of
-/// tasks that follow from it are the system's.
+/// The stored rate of an account without a limit of requests per second. Its limits of tasks, which
+/// derive from the rate, are the system's.
 pub const UNLIMITED: u32 = u32::MAX;
 
-/// Most that a count may be: what every reader of JSON holds exactly.
+/// Maximum of a count: the largest integer that every JSON parser represents exactly.
 pub(crate) const MOST: u64 = (1 << 53) - 1;
 
-/// An account's number.
+/// Number of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AccountId(pub i64);
 
 /// An account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// Its number.
+    /// Number of the account.
     pub id: AccountId,
-    /// Its name: letters, digits, `-`, `_`, `.`; not digits only.
+    /// Name of the account: letters, digits, `-`, `_`, `.`; not only digits.
     pub name: String,
-    /// Requests per second, or [`UNLIMITED`]; limits of tasks follow from it.
+    /// Requests per second, or [`UNLIMITED`]. Limits of tasks derive from it.
     pub rps: u32,
-    /// Blocked accounts get 402.
+    /// Requests of a blocked account get status 402.
     pub blocked: bool,
-    /// When it was made.
+    /// Creation time.
     pub created_at: Timestamp,
 }
 
 /// A stored predict config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PredictConfig {
-    /// Its number.
+    /// Number of the config.
     pub id: i64,
-    /// Its service's number.
+    /// Number of the service.
     pub service: i64,
-    /// Its name.
+    /// Name of the config.
     pub name: String,
-    /// The config, JSON text.
+    /// The config as JSON text.
     pub config: String,
-    /// Whether it is taken where a request names none.
+    /// `true` for the config that requests use by default.
     pub is_default: bool,
-    /// When it was stored.
+    /// Creation time.
     pub created_at: Timestamp,
 }
 
-/// An account's use of a service on a day.
+/// Identifies an account's usage of a service on a day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UsageKey {
-    /// The account that asked.
+    /// The account that sent the requests.
     pub account: AccountId,
-    /// The service's number.
+    /// Number of the service.
     pub service: i64,
     /// The day.
     pub day: Day,
 }
 
-/// How much was used.
+/// Counts of usage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Requests that were answered.
+    /// Answered requests.
     pub requests: u64,
     /// Tokens of prompts.
     pub prompt: u64,
     /// Tokens of answers.
     pub completion: u64,
-    /// Tokens of prompts that were known from before.
+    /// Tokens of prompts that came from a cache.
     pub cached: u64,
 }
 
-/// What an account used of a service on a day.
+/// An account's usage of a service on a day, with names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Usage {
     /// The day.
     pub day: Day,
-    /// The service's number.
+    /// Number of the service.
     pub service: i64,
-    /// The service's name.
+    /// Name of the service.
     pub service_name: String,
-    /// The service's owner.
+    /// Owner of the service.
     pub owner: AccountId,
-    /// The owner's name.
+    /// Name of the owner.
     pub owner_name: String,
-    /// How much.
+    /// Counts of usage.
     pub counted: Counted,
 }
 
 impl Counted {
-    /// Adds more, as far as can be counted.
+    /// Adds counts; saturates at [`MOST`].
     pub fn add(&mut self, more: Self) {
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more).min(MOST);
         add(&mut self.requests, more.requests);

@@ -1,7 +1,7 @@
-//! Accounts and what belongs to them, in SQLite.
+//! The account store in SQLite.
 //!
-//! Invariant: reading never waits for a change that waits for another process, and such a change keeps no
-//! thread from answering others.
+//! Invariant: readers never wait for a change that waits for another process. Such a change runs on
+//! a blocking thread, so it does not delay other requests.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,14 +15,14 @@ use super::store::{AccountStore, NewConfig, NewKey, StoredKey};
 use crate::database::sqlite::Sqlite;
 use crate::database::{DatabaseError, Day, Timestamp};
 
-/// What is read of an account.
+/// Columns of an account.
 const ACCOUNT: &str = "id, name, rps, blocked, created_at";
 
-/// What is read of a predict config.
+/// Columns of a predict config.
 const CONFIG: &str = "id, service, name, config, is_default, created_at";
 
-/// Accounts in a database that several processes may change. A call takes microseconds, so it is made
-/// where it is asked for.
+/// Accounts in a database that several processes may change. A call takes microseconds, so it runs
+/// on the calling thread.
 #[derive(Debug)]
 pub(crate) struct SqliteAccounts {
     database: Sqlite,
@@ -31,7 +31,7 @@ pub(crate) struct SqliteAccounts {
 }
 
 impl SqliteAccounts {
-    /// The accounts of a database.
+    /// Opens the accounts of a database.
     pub(crate) fn open(database: &Sqlite) -> Result<Arc<Self>, DatabaseError> {
         Ok(Arc::new(Self {
             writer: Mutex::new(database.connect()?),
@@ -52,7 +52,7 @@ impl SqliteAccounts {
         call: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
     ) -> Result<T, DatabaseError> {
         let write = || self.on(&self.writer, call);
-        // What waits for another process's lock waits for seconds: on a thread that nobody else needs.
+        // Waiting for another process's lock may take seconds, so it runs on a blocking thread.
         match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
             Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(write),
             _ => write(),
@@ -305,7 +305,7 @@ impl AccountStore for SqliteAccounts {
     }
 
     async fn forget_usage(&self, before: Day, most: usize) -> Result<usize, DatabaseError> {
-        // Looked for first: a change that changes nothing would wait for others, too.
+        // Checked first: a change without effect would also wait for other processes.
         let find = "SELECT EXISTS (SELECT 1 FROM usage WHERE day < ?1)
             OR EXISTS (SELECT 1 FROM cpu_usage WHERE day < ?1)";
         let is_there = self.read(|connection| {
@@ -320,14 +320,14 @@ impl AccountStore for SqliteAccounts {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let cpu = "DELETE FROM cpu_usage WHERE day < ?1";
         self.write(|connection| {
-            // A row for an account and a day: few.
+            // One row per account and day, so there are few.
             connection.execute(cpu, [before.0])?;
             connection.execute(sql, [before.0, most])
         })
     }
 }
 
-/// Counts as SQLite's integers; none is larger than [`MOST`].
+/// Converts counts to SQLite's integers; none exceeds [`MOST`].
 fn numbers(counted: Counted) -> [i64; 4] {
     let all = [
         counted.requests,

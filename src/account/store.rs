@@ -1,55 +1,57 @@
-//! The seam between accounts and what keeps them.
+//! The interface between the account module and its database.
 
 use super::cpu::CpuUsed;
 use super::key::{ApiKey, Permissions};
 use super::record::{Account, AccountId, Counted, PredictConfig, Usage, UsageKey};
 use crate::database::{DatabaseError, Day, Timestamp};
 
-/// A key to be made.
+/// A key to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewKey {
-    /// Its account.
+    /// Account of the key.
     pub account: AccountId,
-    /// Its name.
+    /// Name of the key.
     pub name: String,
-    /// The hash of its secret.
+    /// Hash of the secret.
     pub hash: [u8; 32],
-    /// What it permits.
+    /// Permissions of the key.
     pub permissions: Permissions,
-    /// From when on it is unknown.
+    /// Expiry time.
     pub expires_at: Option<Timestamp>,
 }
 
-/// A key as it is kept.
+/// A key with its hash, as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredKey {
     /// The key.
     pub key: ApiKey,
-    /// Its account's name.
+    /// Name of the key's account.
     pub account_name: String,
-    /// The hash of its secret.
+    /// Hash of the secret.
     pub hash: [u8; 32],
 }
 
-/// A predict config to be stored.
+/// A predict config to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewConfig {
-    /// Its service's number.
+    /// Number of the service.
     pub service: i64,
-    /// Its name.
+    /// Name of the config.
     pub name: String,
-    /// The config, JSON text.
+    /// The config as JSON text.
     pub config: String,
-    /// Whether it is taken where a request names none. It takes the place of the default before it.
+    /// Makes it the config that requests use by default, instead of the current default.
     pub is_default: bool,
 }
 
-/// Keeps accounts, keys, the numbers of services, predict configs and usage. Every method is atomic, and what it
-/// changes is durable when it returns; a future that is dropped has made its change or never will. Time is
-/// an argument. Whether a name may be one, and what users are told, is not known here.
+/// Stores accounts, keys, numbers of services, predict configs and usage.
+///
+/// Every method is atomic, and its changes are durable when it returns. A dropped future has made
+/// its change completely or not at all. Time is an argument. Callers check names and write
+/// messages.
 #[async_trait::async_trait]
 pub trait AccountStore: Send + Sync {
-    /// Makes an account; `None` if there is one of this name.
+    /// Creates an account; returns `None` if the name is taken.
     async fn create_account(
         &self,
         name: &str,
@@ -57,7 +59,7 @@ pub trait AccountStore: Send + Sync {
         now: Timestamp,
     ) -> Result<Option<Account>, DatabaseError>;
 
-    /// Changes what is given of an account; `None` if there is no such account.
+    /// Changes the given values of an account; returns `None` if it does not exist.
     async fn change_account(
         &self,
         account: AccountId,
@@ -65,30 +67,30 @@ pub trait AccountStore: Send + Sync {
         blocked: Option<bool>,
     ) -> Result<Option<Account>, DatabaseError>;
 
-    /// All accounts, the oldest first.
+    /// Returns all accounts, oldest first.
     async fn accounts(&self) -> Result<Vec<Account>, DatabaseError>;
 
-    /// Makes a key; `None` if its account has one of this name.
+    /// Creates a key; returns `None` if its account has a key of this name.
     async fn create_key(
         &self,
         key: NewKey,
         now: Timestamp,
     ) -> Result<Option<ApiKey>, DatabaseError>;
 
-    /// All keys, the oldest first, those too that are revoked or have expired.
+    /// Returns all keys, oldest first, including revoked and expired ones.
     async fn keys(&self) -> Result<Vec<StoredKey>, DatabaseError>;
 
-    /// Revokes the key of a number; one that is revoked stays as it is.
+    /// Revokes a key by its number; a revoked key stays unchanged.
     async fn revoke_key(&self, key: i64, now: Timestamp) -> Result<(), DatabaseError>;
 
-    /// A number that every change of accounts and keys changes, whoever makes it. Asked often: it must be
-    /// cheap.
+    /// Returns a number that changes with every change of accounts and keys, by any process. It is
+    /// called often and must be cheap.
     async fn version(&self) -> Result<i64, DatabaseError>;
 
-    /// The lasting number of an account's service: a new one if it has none yet.
+    /// Returns the permanent number of an account's service, and assigns one if necessary.
     async fn service_number(&self, owner: AccountId, name: &str) -> Result<i64, DatabaseError>;
 
-    /// The predict configs of a service, the oldest first.
+    /// Returns the predict configs of a service, oldest first.
     async fn configs(&self, service: i64) -> Result<Vec<PredictConfig>, DatabaseError>;
 
     /// Stores a predict config.
@@ -98,14 +100,14 @@ pub trait AccountStore: Send + Sync {
         now: Timestamp,
     ) -> Result<PredictConfig, DatabaseError>;
 
-    /// Deletes a predict config of a service; `false` if there is none.
+    /// Deletes a predict config of a service; returns `false` if it does not exist.
     async fn delete_config(&self, service: i64, id: i64) -> Result<bool, DatabaseError>;
 
-    /// Adds to what accounts used; all of it or nothing.
+    /// Adds usage of accounts; all of it or nothing.
     async fn add_usage(&self, used: &[(UsageKey, Counted)]) -> Result<(), DatabaseError>;
 
-    /// What an account used from one day to another, both included, in the order of days, owners and
-    /// services. What was used of a service that has no number is not told.
+    /// Returns the usage of an account in a period, first and last day included, ordered by day,
+    /// owner and service. Usage of a service without a number is omitted.
     async fn usage(
         &self,
         account: AccountId,
@@ -113,11 +115,11 @@ pub trait AccountStore: Send + Sync {
         to: Day,
     ) -> Result<Vec<Usage>, DatabaseError>;
 
-    /// Adds to the CPU time that accounts used; all of it or nothing.
+    /// Adds CPU time of accounts; all of it or nothing.
     async fn add_cpu(&self, used: &[CpuUsed]) -> Result<(), DatabaseError>;
 
-    /// The CPU time that an account, or each of all, used from one day to another, both included, in the order
-    /// of days and accounts.
+    /// Returns the CPU time of one account or of all in a period, first and last day included,
+    /// ordered by day and account.
     async fn cpu(
         &self,
         account: Option<AccountId>,
@@ -125,6 +127,6 @@ pub trait AccountStore: Send + Sync {
         to: Day,
     ) -> Result<Vec<CpuUsed>, DatabaseError>;
 
-    /// Forgets at most so many counts of days before one, the oldest first, and gives how many.
+    /// Deletes at most `most` records of days before `before`, oldest first, and returns how many.
     async fn forget_usage(&self, before: Day, most: usize) -> Result<usize, DatabaseError>;
 }

@@ -1,25 +1,25 @@
-//! How often the store is asked for keys that are not known: whoever guesses must not keep it busy.
+//! Limits look-ups of unknown keys in the store, so that guessing keys cannot overload it.
 //!
-//! Invariant: so many questions in a second, whoever asks, and one of a key in a while; what is remembered
-//! of keys that were asked for has an end, and is bounded by that.
+//! Invariant: the rate of look-ups is limited for all clients together, and each key is looked up
+//! once per interval. Remembered keys expire, and the rate bounds their number.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Questions in a second, over time, and at once after a pause.
+/// Sustained look-ups per second, and the maximum burst after a pause.
 const PER_SECOND: f64 = 50.0;
 const AT_ONCE: f64 = 100.0;
 
-/// How long a key is not asked for again. It is seen sooner where it was made meanwhile: the view of
-/// accounts follows the store by itself.
+/// How long an unknown key is not looked up again. If it is created meanwhile, it becomes known
+/// sooner: the snapshot of accounts follows the store.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
 
-/// Remembered keys from which on those are looked for that may be forgotten. There are never many more:
-/// it is beyond what may be asked before the first is forgotten.
+/// Number of remembered keys from which expired ones are removed. The map hardly grows beyond it:
+/// the rate admits fewer look-ups within the interval.
 const MANY: usize = 1024;
 
-/// Keys that nobody knew.
+/// The rate limiter for unknown keys.
 #[derive(Debug)]
 pub(super) struct Strangers {
     state: Mutex<State>,
@@ -27,15 +27,15 @@ pub(super) struct Strangers {
 
 #[derive(Debug)]
 struct State {
-    /// When each was asked for, by its hash.
+    /// Time of the last look-up of each key, by its hash.
     asked: HashMap<[u8; 32], Instant>,
-    /// Questions that are left, and when that was counted.
+    /// Remaining look-ups (token bucket), and when they were computed.
     left: f64,
     counted: Instant,
 }
 
 impl Strangers {
-    /// Nobody asked yet.
+    /// Creates a limiter with a full bucket.
     pub(super) fn new(now: Instant) -> Self {
         Self {
             state: Mutex::new(State {
@@ -46,7 +46,7 @@ impl Strangers {
         }
     }
 
-    /// Whether the store may be asked for the key of this hash; if so it is counted.
+    /// Returns `true` and counts a look-up, if the store may be asked for this hash.
     pub(super) fn admit(&self, hash: [u8; 32], now: Instant) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let is_recent = |at: &Instant| now.saturating_duration_since(*at) < FORGOTTEN_AFTER;
@@ -95,7 +95,7 @@ mod tests {
         let start = Instant::now();
         let strangers = Strangers::new(start);
         let mut admitted = 0;
-        // Ten guesses a millisecond, for a minute.
+        // Ten guesses per millisecond, for a minute.
         for guess in 0..600_000 {
             let now = start + Duration::from_micros(guess * 100);
             admitted += u64::from(strangers.admit(hash(guess), now));
@@ -108,7 +108,7 @@ mod tests {
             .asked
             .len();
         assert!(remembered <= MANY, "{remembered}");
-        // Who comes later is heard.
+        // A later look-up is admitted.
         assert!(strangers.admit(hash(u64::MAX), start + Duration::from_secs(61)));
     }
 }

@@ -1,8 +1,8 @@
-//! What accounts used of services: counted in memory, stored in batches.
+//! Counts the usage of services by accounts in memory, and stores it in batches.
 //!
-//! Invariant: counting takes one short lock and never waits for the store; what was counted is stored within
-//! half a second and when the server stops; what could not be stored is kept and tried again. What is told
-//! has what was counted a moment ago in it.
+//! Invariant: counting takes one short lock and never waits for the store. Counts are stored within
+//! half a second and when the server stops. Counts that could not be stored are kept and retried.
+//! Reports include the latest counts.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,17 +16,17 @@ use super::record::{AccountId, Counted, Usage, UsageKey};
 use super::store::AccountStore;
 use crate::database::{DatabaseError, Day, RetentionClock, Timestamp};
 
-/// How often what was counted is stored.
+/// Interval between writes to the store.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// How often days are forgotten that are too old.
+/// Interval between deletions of expired days.
 const FORGETTING: Duration = Duration::from_hours(1);
 
-/// Most rows that are forgotten at once, and the rest after them.
+/// Maximum number of rows deleted at once, and the pause before the next ones.
 const FORGOTTEN: usize = 500;
 const REST: Duration = Duration::from_millis(20);
 
-/// Counts what accounts use.
+/// Counts the usage of accounts.
 #[derive(Debug)]
 pub struct UsageCounts {
     counts: Arc<Counts>,
@@ -35,16 +35,17 @@ pub struct UsageCounts {
 
 struct Counts {
     store: Arc<dyn AccountStore>,
-    /// What is not stored yet.
+    /// Counts that are not stored yet.
     pending: Mutex<HashMap<UsageKey, Counted>>,
-    /// Held while what is pending is being stored, or both are read.
+    /// Locked while pending counts are stored.
     storing: tokio::sync::Mutex<()>,
     clock: Arc<RetentionClock>,
     cpu: Arc<CpuCounts>,
 }
 
 impl UsageCounts {
-    /// Begins to count into a store, which keeps so many days. Must be called on a tokio runtime.
+    /// Starts to count into a store that retains `keep_days` days. Must be called on a tokio
+    /// runtime.
     pub fn start(
         store: Arc<dyn AccountStore>,
         keep_days: u32,
@@ -65,12 +66,12 @@ impl UsageCounts {
         }
     }
 
-    /// Counts.
+    /// Adds usage.
     pub fn count(&self, key: UsageKey, used: Counted) {
         self.counts.pending().entry(key).or_default().add(used);
     }
 
-    /// The CPU time that an account used on each day from one to another, both included.
+    /// Returns an account's CPU time on each day of a period, first and last day included.
     pub async fn cpu_of(
         &self,
         account: AccountId,
@@ -81,20 +82,20 @@ impl UsageCounts {
         self.counts.store.cpu(Some(account), from, to).await
     }
 
-    /// Stores what was counted so far.
+    /// Stores all pending counts.
     pub async fn store(&self) -> Result<(), DatabaseError> {
         self.counts.store_pending().await
     }
 
-    /// What an account used from one day to another, both included, in the order of days, owners and
-    /// services.
+    /// Returns the usage of an account in a period, first and last day included, ordered by day,
+    /// owner and service.
     pub async fn of(
         &self,
         account: AccountId,
         from: Day,
         to: Day,
     ) -> Result<Vec<Usage>, DatabaseError> {
-        // Stored first: names come with what is stored, and nothing is counted twice.
+        // Stored first: stored usage has names, and nothing is counted twice.
         self.counts.store_pending().await?;
         self.counts.store.usage(account, from, to).await
     }
@@ -141,7 +142,7 @@ impl Counts {
     }
 }
 
-/// What is being stored; what is not stored after all is pending again.
+/// A batch that is being stored. If storing fails, it becomes pending again.
 struct Taken<'c> {
     counts: &'c Counts,
     batch: Vec<(UsageKey, Counted)>,
@@ -168,13 +169,13 @@ impl std::fmt::Debug for Counts {
     }
 }
 
-/// Stores what was counted, again and again, and forgets what is too old.
+/// Stores pending counts and deletes expired days, periodically.
 async fn write(counts: Arc<Counts>, keep_days: u32) {
     let today = Timestamp::now().day();
     match counts.store.cpu(None, today, today).await {
         Ok(used) => counts.cpu.restore(&used),
         Err(error) => {
-            tracing::error!(%error, "the CPU time that accounts used today cannot be read");
+            tracing::error!(%error, "today's CPU time of accounts could not be read");
         }
     }
     let mut warned = false;
@@ -188,7 +189,7 @@ async fn write(counts: Arc<Counts>, keep_days: u32) {
         match done {
             Ok(()) => warned = false,
             Err(error) if !warned => {
-                tracing::warn!(%error, "usage cannot be stored; it is counted on and tried again");
+                tracing::warn!(%error, "usage could not be stored; counting continues and storing is retried");
                 warned = true;
             }
             Err(_) => {}

@@ -1,7 +1,8 @@
-//! Writing configs: from the model files that are there.
+//! Authoring: `pkgtool init` writes package configs for directories of model files.
 //!
-//! Invariant: what a config says comes from a file, a directory or the author, and it is told from which; nothing
-//! is written that validation calls an error. Asks nobody: what cannot be known is named.
+//! Invariant: every value in a config comes from a file, a directory or the author, and its source
+//! is reported. A config is written only if validation finds no errors in it. The module never
+//! prompts; unknown required fields are reported as missing.
 
 pub mod init;
 pub mod write;

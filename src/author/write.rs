@@ -1,6 +1,7 @@
-//! A file's whole text, replaced at once.
+//! Atomic replacement of a text file.
 //!
-//! Invariant: whoever reads the path sees the old text or the new one, whenever the tool or the machine stops.
+//! Invariant: a reader of the path sees either the old or the new text, even after a crash or power
+//! failure.
 
 use std::fs;
 use std::io;
@@ -8,16 +9,16 @@ use std::path::Path;
 
 use crate::source::{bounds, replace};
 
-/// Whether a file that is there may be replaced.
+/// The treatment of an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
-    /// It may; a symbolic link to a file of the package is followed, and keeps leading there.
+    /// Replace it. A symbolic link to a file of the package is followed and stays a link.
     Replace,
-    /// It may only if it is empty.
+    /// Replace it only if it is empty.
     Keep,
 }
 
-/// Puts `text` at `path`.
+/// Writes `text` to `path`.
 pub fn replace(path: &Path, text: &str, existing: Existing) -> io::Result<()> {
     let target = match path.symlink_metadata() {
         Ok(metadata) if metadata.is_symlink() => bounds::real(path)?,
@@ -26,7 +27,7 @@ pub fn replace(path: &Path, text: &str, existing: Existing) -> io::Result<()> {
     replace::replace(&target, text.as_bytes(), || {
         let taken = fs::metadata(&target).is_ok_and(|there| there.len() > 0);
         if existing == Existing::Keep && taken {
-            let reason = "a file was put there in the meantime";
+            let reason = "a file was created there in the meantime";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, reason));
         }
         Ok(())

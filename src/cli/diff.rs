@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use super::exit::{self, Exit, Failure};
 use super::far::{self, Far, FarArgs};
 use super::output;
+use crate::diagnostic::book;
 use crate::diff::render::{Format, Style};
 use crate::diff::{self, Difference, KINDS, Reading, Tree, Written, write_revision};
 use crate::git::Repository;
@@ -14,7 +15,7 @@ use crate::package::Roots;
 
 /// Arguments of `pkgtool diff`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = exit::DIFF_HELP)]
+#[command(after_help = book::help(exit::DIFF_HELP, "diff"))]
 pub(super) struct Args {
     /// Older version: a directory, a config, `REV:PATH` in the Git repository around the working
     /// directory, or an address (https://, hf:OWNER/REPOSITORY@REV) of which only headers are read.

@@ -14,8 +14,6 @@ Exit codes:
 
 /// The table of exit codes in `diff --help`.
 pub(super) const DIFF_HELP: &str = "\
-`pkgtool diff --kinds` lists what counts as breaking, compatible and cosmetic.
-
 Exit codes:
   0   no changes at the level of --fail-on
   1   changes at the level of --fail-on (default: breaking) or above

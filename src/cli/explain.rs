@@ -17,13 +17,14 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let rule = validate::rule_named(&args.code)
         .map_err(|help| Failure::Other(format!("unknown rule `{}`: {help}", args.code)))?;
     output::print(&format!(
-        "{} {} ({})\n{}\n{}\n{}\n",
+        "{} {} ({})\n{}\n{}\n{}\n\nMore: {}\n",
         rule.code,
         rule.name,
         rule.severity.name(),
         rule.summary,
         fixable(rule),
-        rule.explanation_text()
+        rule.explanation_text(),
+        rule.page()
     ))?;
     Ok(Exit::Clean)
 }

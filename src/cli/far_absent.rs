@@ -44,7 +44,10 @@ impl Far {
     }
 
     /// Returns the text unchanged.
-    #[expect(clippy::unused_self, reason = "with the feature `remote` it uses the opened mirrors")]
+    #[expect(
+        clippy::unused_self,
+        reason = "with the feature `remote` it uses the opened mirrors"
+    )]
     pub(super) fn shown(&self, text: &str) -> String {
         text.to_owned()
     }
@@ -60,10 +63,16 @@ impl Far {
     }
 
     /// Prints nothing, since nothing was fetched.
-    #[expect(clippy::unused_self, reason = "with the feature `remote` it uses the opened mirrors")]
+    #[expect(
+        clippy::unused_self,
+        reason = "with the feature `remote` it uses the opened mirrors"
+    )]
     pub(super) fn tell_traffic(&self) {}
 
     /// Leaves the report unchanged.
-    #[expect(clippy::unused_self, reason = "with the feature `remote` it uses the opened mirrors")]
+    #[expect(
+        clippy::unused_self,
+        reason = "with the feature `remote` it uses the opened mirrors"
+    )]
     pub(super) fn show(&self, _report: &mut Report) {}
 }

@@ -3,7 +3,7 @@
 use std::io::{BufReader, stdin};
 
 use super::exit::{Exit, Failure};
-use super::{output, rules};
+use super::output;
 use crate::lsp::{self, Ending, Options};
 
 /// Arguments of `pkgtool lsp`.
@@ -23,7 +23,6 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let options = Options {
         open_models: !args.no_model,
-        rules_page: rules::page_url(),
     };
     let ending = lsp::serve(BufReader::new(stdin()), &mut output::stdout(), &options)?;
     Ok(match ending {

@@ -24,6 +24,7 @@ mod far;
 #[path = "far_absent.rs"]
 mod far;
 mod fix;
+mod groups;
 mod init;
 mod inspect;
 mod json_option;
@@ -54,10 +55,11 @@ mod validate;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use exit::Exit;
 
+use crate::diagnostic::book;
 use crate::source::bounds;
 
 /// A tool for on-device model packages.
@@ -66,7 +68,7 @@ use crate::source::bounds;
 /// configs against their schema, against the files they name, and against the headers of the model
 /// files.
 #[derive(Debug, Parser)]
-#[command(name = "pkgtool", version, long_version = env!("VERSION_AND_COMMIT"), after_help = exit::HELP, propagate_version = true)]
+#[command(name = "pkgtool", version, long_version = env!("VERSION_AND_COMMIT"), after_help = book::help(exit::HELP, ""), propagate_version = true)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -74,15 +76,15 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Check packages: schema, files, names, and signatures of the model files
+    /// Check packages: schema, files, names, and model signatures
     Validate(Box<validate::Args>),
     /// Fix packages, keeping the author's formatting and key order
     Fix(fix::Args),
-    /// Write configs for existing model files, and show what each field was inferred from
+    /// Write configs for model files, with the evidence for each field
     Init(init::Args),
     /// Show a model file's signatures, operators and metadata
     Inspect(inspect::Args),
-    /// Show changes between two versions of packages, and which of them break users
+    /// Show what changed between two versions, and what breaks users
     Diff(diff::Args),
     #[command(flatten)]
     Pull(pull::Command),
@@ -90,17 +92,17 @@ enum Command {
     Execute(execute::Command),
     #[command(flatten)]
     Services(services::Command),
-    /// Run the language server, which gives editors diagnostics, hints and completion
+    /// Run the language server: diagnostics, hints and completion
     Lsp(lsp::Args),
     /// Explain a rule: what it checks, why, an example, and the fix
     Explain(explain::Args),
-    /// List all rules and the severities that the current settings give them
+    /// List the rules and their severities under the current settings
     Rules(rules::Args),
     /// Print a JSON Schema or the built-in precision list
     Schema(schema::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
-    /// Print the manual page, or write the pages of all commands to a directory
+    /// Print the manual page, or write those of all commands
     Man(man::Args),
 }
 
@@ -108,10 +110,9 @@ enum Command {
 /// as a bug of this tool.
 pub fn main() -> ExitCode {
     bounds::choose_arguments(std::env::args_os().skip(1));
-    let cli = Cli::parse_from(json_option::understood(
-        std::env::args_os(),
-        &Cli::command(),
-    ));
+    let arguments = json_option::understood(std::env::args_os(), &Cli::command());
+    let matches = groups::grouped(Cli::command()).get_matches_from(arguments);
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = std::panic::catch_unwind(|| run(cli.command));
     outcome.unwrap_or(Exit::Bug).into()
 }

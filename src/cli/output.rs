@@ -60,6 +60,11 @@ pub(super) fn stdout_has_color() -> bool {
     io::stdout().is_terminal() && !no_color
 }
 
+/// Returns whether to write links: standard output is a terminal that shows them.
+pub(super) fn stdout_has_links() -> bool {
+    supports_hyperlinks::on(supports_hyperlinks::Stream::Stdout)
+}
+
 /// Returns whether standard output is a terminal, which would interpret control sequences.
 pub(super) fn stdout_is_terminal() -> bool {
     io::stdout().is_terminal()

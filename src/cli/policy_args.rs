@@ -299,8 +299,12 @@ fn severity(text: &str) -> Result<(Selector, Level), String> {
     let (rule, level) = text
         .split_once('=')
         .ok_or("expected RULE=LEVEL, for example size-mismatch=warning")?;
-    let level = Level::from_name(level)
-        .ok_or_else(|| format!("unknown level `{level}`: expected one of {}", Level::NAMES.join(", ")))?;
+    let level = Level::from_name(level).ok_or_else(|| {
+        format!(
+            "unknown level `{level}`: expected one of {}",
+            Level::NAMES.join(", ")
+        )
+    })?;
     Ok((selector(rule)?, level))
 }
 
@@ -310,7 +314,8 @@ fn glob(text: &str) -> Result<Glob, String> {
 
 fn backend(text: &str) -> Result<Backend, String> {
     let names = Backend::ALL.map(Backend::name).join(", ");
-    Backend::from_name(text).ok_or_else(|| format!("unknown backend `{text}`: expected one of {names}"))
+    Backend::from_name(text)
+        .ok_or_else(|| format!("unknown backend `{text}`: expected one of {names}"))
 }
 
 fn capability(text: &str) -> Result<String, String> {

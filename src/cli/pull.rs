@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::exit::{Exit, Failure};
 use super::far;
 use super::output;
+use crate::diagnostic::book;
 use crate::diagnostic::render::{Format, Style};
 use crate::package::{Backend, config};
 use crate::remote::pull::{self, Progress, Pulled, Step, Wish};
@@ -19,13 +20,13 @@ use crate::validate::{self, Options};
 /// Commands that download packages.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Download a package from a server or a hub, resuming, verifying and validating it
+    /// Download a package, verify it and validate it
     Pull(Args),
 }
 
 /// Arguments of `pkgtool pull`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = super::exit::HELP)]
+#[command(after_help = book::help(super::exit::HELP, "remote"))]
 pub(super) struct Args {
     /// Source of the package: https://…, or hf:OWNER/REPOSITORY, optionally followed by @REVISION
     /// and /PATH
@@ -173,7 +174,7 @@ fn check(args: &Args, pulled: &Pulled) -> Result<Exit, Failure> {
         deny_warnings: false,
         grouped: true,
         rules: &rules,
-        rules_page: None,
+        links: false,
         paths: &BTreeMap::new(),
     };
     Format::Human.render(&report, &style, &mut output::stdout())?;

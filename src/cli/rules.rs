@@ -8,15 +8,17 @@ use serde_json::json;
 use super::exit::{Exit, Failure};
 use super::output;
 use super::policy_args::SettingsArgs;
-use crate::diagnostic::{Applicability, RuleMeta};
+use crate::diagnostic::{Applicability, RuleMeta, Table, book};
 use crate::policy::{Cause, Level, Overrides, Settings};
 use crate::validate;
 
 /// Arguments of `pkgtool rules`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The settings are those for files in the working directory. The formats `markdown` and `page` \
-                  ignore settings."
+    after_help = book::help(
+        "The settings are those for files in the working directory. The formats `markdown` and `page` ignore settings.",
+        "rules"
+    )
 )]
 pub(super) struct Args {
     /// Output format
@@ -66,28 +68,27 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 fn table(rules: &[&RuleMeta]) -> String {
-    let width = rules.iter().map(|rule| rule.name.len()).max().unwrap_or(0);
-    let lines = rules.iter().map(|rule| {
-        format!(
-            "{}  {:<8} {:<6}  {:<width$}  {}\n",
+    let mut table = Table::of_text(5);
+    for rule in rules {
+        table.row([
             rule.code,
             rule.severity.name(),
             fix(rule).unwrap_or("-"),
             rule.name,
-            rule.summary
-        )
-    });
-    lines.collect()
+            rule.summary,
+        ]);
+    }
+    table.to_string()
 }
 
 /// Returns the table with the severity in force before the default one, and with the setting that
 /// caused the difference at the end.
 fn table_under(settings: &Settings, rules: &[&RuleMeta]) -> String {
-    let width = rules.iter().map(|rule| rule.name.len()).max().unwrap_or(0);
     let file = file_of(settings);
-    let mut text = format!(
+    let head = format!(
         "# {file}: code, severity in force, default severity, fix, rule, reason for the difference\n"
     );
+    let mut table = Table::of_text(6);
     for rule in rules {
         let (level, cause) = settings.in_force(rule);
         let cause = cause.map(|cause| match cause {
@@ -102,20 +103,17 @@ fn table_under(settings: &Settings, rules: &[&RuleMeta]) -> String {
             let globs: Vec<String> = globs.map(|glob| format!("`{glob}`")).collect();
             format!("not in {}", globs.join(", "))
         });
-        let told: Vec<String> = cause.into_iter().chain(globs).collect();
-        let line = format!(
-            "{}  {:<8} {:<8} {:<6}  {:<width$}  {}",
+        let reasons: Vec<String> = cause.into_iter().chain(globs).collect();
+        table.row([
             rule.code,
             level.name(),
             rule.severity.name(),
             fix(rule).unwrap_or("-"),
             rule.name,
-            told.join("; "),
-        );
-        text.push_str(line.trim_end());
-        text.push('\n');
+            &reasons.join("; "),
+        ]);
     }
-    text
+    format!("{head}{table}")
 }
 
 /// Returns the path of the settings file as reports show it.
@@ -205,30 +203,4 @@ fn page(rules: &[&RuleMeta]) -> String {
     }
     // Sections begin and end with an empty line.
     page.replace("\n\n\n", "\n\n")
-}
-
-/// Returns the URL of the page of rules in the repository that Cargo.toml names, if any.
-pub(super) fn page_url() -> Option<String> {
-    page_in(env!("CARGO_PKG_REPOSITORY"))
-}
-
-fn page_in(repository: &str) -> Option<String> {
-    let repository = repository.trim_end_matches('/');
-    let version = env!("CARGO_PKG_VERSION");
-    (!repository.is_empty())
-        .then(|| format!("{repository}/blob/v{version}/src/validate/rules/README.md"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::page_in;
-
-    #[test]
-    fn a_page_is_where_the_repository_is() {
-        assert_eq!(page_in(""), None);
-        let version = env!("CARGO_PKG_VERSION");
-        let page =
-            format!("https://example.com/pkgtool/blob/v{version}/src/validate/rules/README.md");
-        assert_eq!(page_in("https://example.com/pkgtool/"), Some(page));
-    }
 }

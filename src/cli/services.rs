@@ -6,7 +6,7 @@ use super::{admin, directory, remote, serve, train};
 /// The commands `serve`, `train`, `services`, `predict`, `task`, `accounts`, `keys` and `admin`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// Serve packages over HTTP, with synchronous and asynchronous predict
+    /// Serve packages over HTTP: synchronous and asynchronous predict
     Serve(serve::Args),
     /// Train a classifier on the embeddings of a package's model
     Train(train::Args),

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::exit::{Exit, Failure};
 use super::output;
 use crate::account::AccountId;
+use crate::diagnostic::{Align, Table, book};
 use crate::runtime::machine::Machine;
 use crate::service::engine::Engines;
 use crate::service::{Catalog, CatalogOptions, Device, PackageDirectory, ServiceSettings};
@@ -26,7 +27,7 @@ const LOCAL_USER: AccountId = AccountId(0);
 
 /// Arguments of `pkgtool train`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP)]
+#[command(after_help = book::help(EXAMPLES, "train"))]
 pub(super) struct Args {
     /// Package of a model that embeds texts or images
     #[arg(value_name = "BASE")]
@@ -59,10 +60,7 @@ pub(super) struct Args {
     ort_lib: Option<PathBuf>,
 }
 
-const HELP: &str = "\
-Fits a multinomial logistic regression to the model's embeddings. The result is a package with the
-components `encoder` and `head` and the capability `classification`, ready for `pkgtool serve`.
-
+const EXAMPLES: &str = "\
 Examples:
   pkgtool train packages-examples/hush-sentence tickets.jsonl --name tickets
   pkgtool train models/minilm reviews.csv --name reviews --config '{\"class_weights\": \"balanced\"}'";
@@ -154,8 +152,9 @@ fn require_place(place: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let shown = place.display();
-    let message =
-        format!("{shown}: already exists and was not made by training; choose another directory with --out");
+    let message = format!(
+        "{shown}: already exists and was not made by training; choose another directory with --out"
+    );
     Err(Failure::Other(message))
 }
 
@@ -171,9 +170,7 @@ fn aside(place: &Path) -> PathBuf {
 fn catalog(args: &Args) -> Result<Arc<Catalog>, Failure> {
     if !args.base.is_dir() {
         let shown = args.base.display();
-        return Err(Failure::Nothing(format!(
-            "{shown}: no such directory"
-        )));
+        return Err(Failure::Nothing(format!("{shown}: no such directory")));
     }
     let program = std::env::current_exe()
         .map_err(|error| Failure::Other(format!("cannot find the pkgtool binary: {error}")))?;
@@ -206,9 +203,7 @@ fn base(catalog: &Catalog, args: &Args) -> Result<Arc<Device>, Failure> {
     let mut trainable = devices.filter(|device| device.is_trainable());
     match (trainable.next(), trainable.next()) {
         (Some(device), None) => Ok(Arc::clone(device)),
-        (None, _) if all.is_empty() => {
-            Err(Failure::Nothing(format!("{shown}: no package found")))
-        }
+        (None, _) if all.is_empty() => Err(Failure::Nothing(format!("{shown}: no package found"))),
         (None, _) => Err(Failure::Other(format!(
             "{shown}: not trainable: no model in it embeds texts or images"
         ))),
@@ -259,24 +254,19 @@ fn told(args: &Args, metrics: &Value, place: &Path) -> String {
             part(&validation["accuracy"]),
             part(&validation["macro_f1"]),
         );
-        let names = labels.iter().map(|it| it["label"].as_str().unwrap_or(""));
-        let width = names
-            .map(|name| name.chars().count())
-            .max()
-            .unwrap_or(0)
-            .max(5);
-        let _ = writeln!(text, "  {:width$}  precision  recall     F1  rows", "label");
+        let [left, right] = [Align::Left, Align::Right];
+        let mut table = Table::new([left, right, right, right, right]).indented();
+        table.row(["label", "precision", "recall", "F1", "rows"]);
         for label in labels {
-            let _ = writeln!(
-                text,
-                "  {:width$}  {:9.3}  {:6.3}  {:5.3}  {:4}",
-                label["label"].as_str().unwrap_or(""),
-                part(&label["precision"]),
-                part(&label["recall"]),
-                part(&label["f1"]),
-                label["support"].as_u64().unwrap_or(0),
-            );
+            table.row([
+                label["label"].as_str().unwrap_or("").to_owned(),
+                format!("{:.3}", part(&label["precision"])),
+                format!("{:.3}", part(&label["recall"])),
+                format!("{:.3}", part(&label["f1"])),
+                label["support"].as_u64().unwrap_or(0).to_string(),
+            ]);
         }
+        let _ = write!(text, "{table}");
     }
     if metrics["compared"].as_u64().unwrap_or(0) > 0 {
         let _ = writeln!(
@@ -289,10 +279,7 @@ fn told(args: &Args, metrics: &Value, place: &Path) -> String {
         let _ = writeln!(text, "warning: {}", warning.as_str().unwrap_or(""));
     }
     if metrics["converged"] == json!(false) {
-        let _ = writeln!(
-            text,
-            "training did not converge within `max_iterations`"
-        );
+        let _ = writeln!(text, "training did not converge within `max_iterations`");
     }
     let _ = writeln!(text, "package written to {}", place.display());
     text

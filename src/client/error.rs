@@ -66,7 +66,9 @@ impl ClientError {
             source = cause.source();
         }
         if error.is_connect() {
-            reason = format!("no gateway answers at this address ({reason}); is `pkgtool serve` running?");
+            reason = format!(
+                "no gateway answers at this address ({reason}); is `pkgtool serve` running?"
+            );
         }
         Self::Unreachable {
             url: url.to_string(),

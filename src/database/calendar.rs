@@ -1,4 +1,4 @@
-//! Moments as people and ISO 8601 write them, in UTC.
+//! Formats and parses times and days as ISO 8601, in UTC.
 
 use chrono::{DateTime, Datelike as _, NaiveDate, Timelike as _, Utc};
 
@@ -12,14 +12,14 @@ const DAY: i64 = 86_400_000;
 pub struct Day(pub i64);
 
 impl Day {
-    /// `2026-11-21`.
+    /// Formats the day as `2026-11-21`.
     pub fn to_iso(self) -> String {
         let mut text = Timestamp(self.0.saturating_mul(DAY)).to_iso();
         text.truncate(text.find('T').unwrap_or(text.len()));
         text
     }
 
-    /// `2026-11-21`; `None` if there is no such day.
+    /// Parses `2026-11-21`; returns `None` for an invalid day.
     pub fn from_iso(text: &str) -> Option<Self> {
         if text.contains('T') {
             return None;
@@ -27,7 +27,7 @@ impl Day {
         Timestamp::from_iso(text).map(Timestamp::day)
     }
 
-    /// The day so many days before.
+    /// Returns the day `days` days earlier.
     #[must_use]
     pub fn before(self, days: u32) -> Self {
         Self(self.0.saturating_sub(i64::from(days)))
@@ -35,12 +35,13 @@ impl Day {
 }
 
 impl Timestamp {
-    /// The day of this moment.
+    /// Returns the day of this time.
     pub fn day(self) -> Day {
         Day(self.0.div_euclid(DAY))
     }
 
-    /// `2026-11-21T04:26:17.123Z`. A moment that no calendar reaches is shown as the nearest that it does.
+    /// Formats the time as `2026-11-21T04:26:17.123Z`. A time outside of the calendar's range is
+    /// clamped.
     pub fn to_iso(self) -> String {
         let nearest = if self.0 < 0 {
             DateTime::<Utc>::MIN_UTC
@@ -54,7 +55,7 @@ impl Timestamp {
         format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
     }
 
-    /// `2027-01-31`, `2027-01-31T08:00:00Z`; `None` if it is no moment in UTC.
+    /// Parses `2027-01-31` or `2027-01-31T08:00:00Z`; returns `None` for an invalid time.
     pub fn from_iso(text: &str) -> Option<Self> {
         let (date, time) = match text.split_once('T') {
             Some((date, time)) => (date, time.strip_suffix('Z')?),
@@ -68,7 +69,7 @@ impl Timestamp {
     }
 }
 
-/// Numbers of exactly so many digits: chrono's own parser takes fewer.
+/// Parses numbers with an exact count of digits: chrono's own parser accepts fewer.
 fn numbers<const N: usize>(text: &str, between: char, digits: [usize; N]) -> Option<[u32; N]> {
     let mut numbers = [0; N];
     let mut parts = text.split(between);
@@ -111,7 +112,7 @@ mod tests {
             assert_eq!(Day::from_iso(wrong), None, "{wrong}");
         }
         assert_eq!(Day(3).before(5), Day(-2));
-        // What no calendar reaches is shown as the nearest that it does.
+        // A day outside of the calendar's range is clamped.
         assert!(Day(i64::MAX).to_iso().ends_with("-12-31"));
     }
 

@@ -1,4 +1,4 @@
-//! The data directory.
+//! The data directory: its permissions, durability and free space.
 
 use std::fs;
 use std::io;
@@ -6,16 +6,16 @@ use std::path::Path;
 
 use super::DatabaseError;
 
-/// What may lie in a data directory before there is a database in it.
+/// Files that may be in a data directory before it has a database.
 #[cfg(unix)]
 const BEFORE_THE_DATABASE: [&str; 3] = ["gateway.toml", "lock", "retention.json"];
 
-/// The database of a data directory.
+/// File name of the database in a data directory.
 #[cfg(unix)]
 const DATABASE: &str = "pkgtool.db";
 
-/// Makes a data directory, or has an existing one private: nobody but its owner may read what is in it, or
-/// what this process writes from now on. Rejects one of another user.
+/// Creates a data directory, or makes an existing one private: only its owner may read it and the
+/// files that this process writes later. Rejects a directory of another user.
 pub(crate) fn own_directory(directory: &Path) -> Result<(), DatabaseError> {
     #[cfg(unix)]
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
@@ -45,25 +45,25 @@ fn make_private(directory: &Path) -> Result<(), DatabaseError> {
     let is_open = found.mode() & 0o077 != 0;
     if is_open && !is_data_directory(directory) {
         return Err(unusable(format!(
-            "others may read the directory (mode {:04o}), and it holds other files than the tool's; choose a \
+            "other users may read the directory (mode {:04o}), and it contains files of other programs; choose a \
              directory of its own (--data-dir), or make this one private (chmod 700)",
             found.mode() & 0o7777
         )));
     }
-    // Without the right to enter the directory nobody reached what is further below.
+    // If others could not enter the directory, they could not reach anything below it.
     let depth = if is_open { usize::MAX } else { 1 };
     let narrowed = narrow(directory, depth, user).map_err(|error| unusable(error.to_string()))?;
     if is_open {
         tracing::warn!(
             path,
             narrowed,
-            "others could read the data directory; it is private now"
+            "other users could read the data directory; its permissions are now private"
         );
     }
     Ok(())
 }
 
-/// Whether a directory holds a database of the tool, or nothing that is not the tool's.
+/// Returns `true` if a directory contains the tool's database, or only files of the tool.
 #[cfg(unix)]
 fn is_data_directory(directory: &Path) -> bool {
     if directory.join(DATABASE).is_file() {
@@ -76,13 +76,14 @@ fn is_data_directory(directory: &Path) -> bool {
     names.all(|name| name.is_ok_and(|name| BEFORE_THE_DATABASE.iter().any(|known| name == *known)))
 }
 
-/// Takes the rights of others from a user's files and directories, links left out. Gives how many had some.
+/// Removes the rights of others from a user's files and directories, except links. Returns how many
+/// had any.
 #[cfg(unix)]
 fn narrow(directory: &Path, depth: usize, user: u32) -> io::Result<usize> {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
     let mut narrowed = 0;
     for entry in walkdir::WalkDir::new(directory).max_depth(depth) {
-        // A file may go meanwhile: a server beside this command works on.
+        // A file may be deleted meanwhile by a running server.
         let Ok(entry) = entry else { continue };
         let Ok(found) = entry.metadata() else {
             continue;
@@ -101,7 +102,7 @@ fn narrow(directory: &Path, depth: usize, user: u32) -> io::Result<usize> {
     Ok(narrowed)
 }
 
-/// Makes a directory that only its owner may read.
+/// Creates a directory that only its owner may read.
 pub(crate) fn make_directory(directory: &Path) -> Result<(), DatabaseError> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -115,8 +116,7 @@ pub(crate) fn make_directory(directory: &Path) -> Result<(), DatabaseError> {
         })
 }
 
-/// Waits until everything in a directory is on the disk, and the directory itself: it comes after what is
-/// in it.
+/// Flushes everything in a directory to the disk, then the directory itself.
 pub(crate) fn sync_tree(directory: &Path) -> io::Result<()> {
     for entry in walkdir::WalkDir::new(directory).contents_first(true) {
         sync_path(entry.map_err(io::Error::from)?.path())?;
@@ -124,7 +124,7 @@ pub(crate) fn sync_tree(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until a file is on the disk, or what a directory lists, where systems have that.
+/// Flushes a file or the entries of a directory to the disk, where the system supports it.
 pub(crate) fn sync_path(path: &Path) -> io::Result<()> {
     let is_directory = path.is_dir();
     if is_directory && !cfg!(unix) {
@@ -137,12 +137,12 @@ pub(crate) fn sync_path(path: &Path) -> io::Result<()> {
         .sync_all()
 }
 
-/// Bytes that are free where a directory is, for those who are not the system's administrator; `None` if
-/// the system does not tell.
+/// Returns the free space in a directory for users other than the administrator, in bytes; `None`
+/// if the system does not report it.
 #[cfg(unix)]
 pub fn free_bytes(directory: &Path) -> Option<u64> {
     let found = nix::sys::statvfs::statvfs(directory).ok()?;
-    // The types of both differ between systems: on some they are narrower.
+    // The types of both differ between systems.
     #[allow(clippy::useless_conversion)]
     let (blocks, size) = (
         u64::from(found.blocks_available()),
@@ -151,7 +151,7 @@ pub fn free_bytes(directory: &Path) -> Option<u64> {
     blocks.checked_mul(size)
 }
 
-/// Bytes that are free where a directory is: not known here.
+/// Returns `None`: unsupported on this system.
 #[cfg(not(unix))]
 pub fn free_bytes(_directory: &Path) -> Option<u64> {
     None

@@ -1,60 +1,60 @@
-//! Why the database did not do what it was asked.
+//! Errors of the database.
 
 /// A failure of the database or of the disk below it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum DatabaseError {
-    /// No room on the disk.
-    #[error("{path}: the disk is full; make room, nothing that was accepted is lost")]
+    /// The disk is full.
+    #[error("{path}: the disk is full; free some space; accepted data is not lost")]
     Full {
         /// The database's file.
         path: String,
     },
-    /// The file or its directory can't be written.
+    /// The file or its directory cannot be written.
     #[error("{path}: cannot be written ({reason})")]
     ReadOnly {
         /// The database's file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
-    /// A page does not hold what it should.
-    #[error("{path}: the database is damaged ({reason}); what is intact stays readable")]
+    /// The database is damaged.
+    #[error("{path}: the database is damaged ({reason}); intact data stays readable")]
     Corrupt {
         /// The database's file.
         path: String,
-        /// What the database said.
+        /// The database's error.
         reason: String,
     },
-    /// Another server serves from this directory.
+    /// Another server uses this directory.
     #[error(
-        "{path}: another pkgtool serves from this data directory; stop it or name another with --data-dir"
+        "{path}: another pkgtool serves from this data directory; stop it or choose another directory with --data-dir"
     )]
     InUse {
         /// The directory.
         path: String,
     },
-    /// Made by a later release.
-    #[error("{path}: made by a later release of pkgtool (schema {found}, this one knows {known})")]
+    /// A later release created the database.
+    #[error("{path}: created by a later release of pkgtool (schema {found}, this release supports up to {known})")]
     TooNew {
         /// The database's file.
         path: String,
-        /// Its schema's version.
+        /// Version of its schema.
         found: i64,
-        /// The latest known here.
+        /// Latest version that this release supports.
         known: i64,
     },
-    /// Another process has the lock.
-    #[error("{path}: another process keeps the database locked; nothing was stored, try again")]
+    /// Another process holds the lock.
+    #[error("{path}: another process keeps the database locked; nothing was stored; try again")]
     Busy {
         /// The database's file.
         path: String,
     },
-    /// Anything else.
+    /// Any other error.
     #[error("{path}: {reason}")]
     Other {
         /// The database's file.
         path: String,
-        /// What happened.
+        /// The reason.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The lock of a data directory: one server at a time serves from it.
+//! The lock of a data directory: only one server uses it at a time.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
@@ -6,17 +6,17 @@ use std::path::Path;
 use super::DatabaseError;
 use super::directory::own_directory;
 
-/// The file that is locked.
+/// Name of the lock file.
 const FILE: &str = "lock";
 
-/// A lock that is held until it is dropped, or the process ends.
+/// A held lock, until it is dropped or the process ends.
 #[derive(Debug)]
 pub struct DataLock {
     _file: File,
 }
 
 impl DataLock {
-    /// Takes the lock of a directory, which is made if it is not there.
+    /// Locks a directory, and creates it if necessary.
     pub fn take(directory: &Path) -> Result<Self, DatabaseError> {
         own_directory(directory)?;
         let path = directory.join(FILE);

@@ -1,7 +1,6 @@
-//! Databases: what there is of them, how they fail, moments; the data directory and the lock of the process
-//! that serves from it.
+//! Databases and the data directory: connections, errors, times, retention, and the server's lock.
 //!
-//! Invariant: knows nothing of what is kept.
+//! The module knows nothing of the stored data.
 
 mod calendar;
 mod directory;

@@ -1,7 +1,7 @@
-//! The clock of what is kept for a limited time.
+//! The retention clock: decides when data of limited retention may be deleted.
 //!
-//! Invariant: what is to be kept for a while is kept at least as long while the server runs, though the system's
-//! clock jumps ahead. A jump of up to a day is taken for time in which the server was off.
+//! Invariant: while the server runs, data is kept for at least its retention, even if the system
+//! clock jumps ahead. A jump of up to a day is assumed to be time in which the server was off.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,20 +12,20 @@ use serde::{Deserialize, Serialize};
 
 use super::{Day, Timestamp};
 
-/// The file in a data directory.
+/// Name of the file in a data directory.
 const FILE: &str = "retention.json";
 
-/// Longest jump of the clock that is believed, in milliseconds.
+/// Maximum jump of the clock that is trusted, in milliseconds.
 const BELIEVED: i64 = 24 * 3600 * 1000;
 
-/// How often the file is written.
+/// Interval between writes of the file.
 const BETWEEN_WRITES: Duration = Duration::from_mins(1);
 
-/// Most jumps that are told apart.
+/// Maximum number of jumps that are tracked separately.
 const MOST_JUMPS: usize = 256;
 
-/// Says since when things are kept. It follows the system's clock, but a jump of that ahead counts only once
-/// things were kept for their time after it.
+/// A clock for retention. It follows the system clock, but a jump ahead counts only after data was
+/// kept for its full retention since the jump.
 #[derive(Debug)]
 pub struct RetentionClock {
     file: PathBuf,
@@ -39,28 +39,28 @@ struct State {
     written: Option<Instant>,
 }
 
-/// What outlives the process.
+/// The persistent state.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 #[serde(default)]
 struct Known {
-    /// The system's time when it was looked at last, in milliseconds.
+    /// Last observed time of the system clock, in milliseconds.
     seen: i64,
     jumps: Vec<Jump>,
 }
 
-/// The clock went ahead by more than passed.
+/// A jump of the system clock ahead of elapsed time.
 #[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
 #[serde(default)]
 struct Jump {
-    /// By how much, in milliseconds.
+    /// Size of the jump, in milliseconds.
     ahead: i64,
-    /// How long the server ran since, in milliseconds.
+    /// How long the server has run since, in milliseconds.
     age: i64,
 }
 
 impl RetentionClock {
-    /// The clock of a data directory. `newest` is the newest moment that is stored there: it is what the present
-    /// is compared with where no clock was kept yet.
+    /// Opens the clock of a data directory. Without a stored state, the current time is compared
+    /// with `newest`, the newest stored time.
     pub fn open(directory: &Path, newest: Option<Timestamp>) -> Self {
         let file = directory.join(FILE);
         let kept = fs::read(&file).ok();
@@ -81,18 +81,18 @@ impl RetentionClock {
         clock
     }
 
-    /// The moment before which everything may go that is kept for a while.
+    /// Returns the time before which data with this retention may be deleted.
     pub fn kept_since(&self, while_: Duration) -> Timestamp {
         self.present(while_).before(while_)
     }
 
-    /// The day before which everything may go that is kept for so many days.
+    /// Returns the day before which data with a retention of `days` may be deleted.
     pub fn kept_since_day(&self, days: u32) -> Day {
         let while_ = Duration::from_hours(24).saturating_mul(days);
         self.present(while_).day().before(days)
     }
 
-    /// The present for what is kept for a while.
+    /// Returns the current time for data with this retention.
     pub fn present(&self, while_: Duration) -> Timestamp {
         let state = self.look();
         Timestamp(state.known.seen).before(state.known.behind(while_))
@@ -108,7 +108,7 @@ impl RetentionClock {
         if has_jumped || state.written.is_none_or(is_due) {
             state.written = Some(now);
             if let Err(error) = state.known.write(&self.file) {
-                tracing::warn!(%error, "the retention clock cannot be stored");
+                tracing::warn!(%error, "the retention clock could not be stored");
             }
         }
         state
@@ -116,7 +116,7 @@ impl RetentionClock {
 }
 
 impl Known {
-    /// Follows the system's clock after some time; whether that jumped ahead.
+    /// Follows the system clock after `passed`; returns `true` if it jumped ahead.
     fn look(&mut self, wall: Timestamp, passed: Duration) -> bool {
         let passed = i64::try_from(passed.as_millis()).unwrap_or(i64::MAX);
         for jump in &mut self.jumps {
@@ -133,7 +133,7 @@ impl Known {
         let days = jumped / BELIEVED;
         tracing::warn!(
             days,
-            "the clock is ahead of what was stored last: nothing is deleted for its age before that time \
+            "the system clock is ahead of the last stored time: data is not deleted by age before that time \
              has passed; correct the clock if it is wrong"
         );
         self.jumps.push(Jump {
@@ -147,7 +147,7 @@ impl Known {
         true
     }
 
-    /// The clock was set back: that undoes the last jumps.
+    /// Handles a clock that was set back: this undoes the last jumps.
     fn back(&mut self, mut by: i64) {
         while by > 0
             && let Some(last) = self.jumps.last_mut()
@@ -161,8 +161,8 @@ impl Known {
         }
     }
 
-    /// How far the clock is behind the system's for what is kept for a while: whatever was stored before a
-    /// jump has been kept for its time once the jump is that long ago.
+    /// Returns how far this clock is behind the system clock for data with this retention. Jumps
+    /// longer ago than the retention no longer count.
     fn behind(&self, while_: Duration) -> Duration {
         let while_ = i64::try_from(while_.as_millis()).unwrap_or(i64::MAX);
         let recent = self.jumps.iter().filter(|jump| jump.age < while_);
@@ -217,7 +217,7 @@ mod tests {
     fn a_jump_ahead_counts_once_that_long_has_passed() {
         let mut known = at(100);
         assert!(known.look(Timestamp(1100 * DAY), Duration::ZERO));
-        // What was stored on day 100 is kept for its week, less the day that is believed.
+        // Data stored on day 100 is kept for a week, minus the trusted day.
         assert_eq!(since(&known), 94 * DAY);
         pass(&mut known, 6);
         assert_eq!(since(&known), 100 * DAY);

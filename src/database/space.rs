@@ -1,27 +1,28 @@
-//! How much room there is, and how much is taken.
+//! Disk usage and free space.
 
 use std::path::Path;
 
-/// What a database takes on the disk.
+/// Disk usage of a database.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Space {
-    /// Bytes of its files.
+    /// Size of its files, in bytes.
     pub bytes: u64,
-    /// How many of them hold nothing and are used before it grows.
+    /// Free bytes within the files, which are used before the files grow.
     pub reusable: u64,
 }
 
-/// Files below a directory.
+/// Number and size of the files below a directory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Files {
-    /// How many.
+    /// Number of files.
     pub count: u64,
-    /// Their bytes.
+    /// Total size, in bytes.
     pub bytes: u64,
 }
 
 impl Files {
-    /// Counts them; none if there is no such directory. What goes meanwhile is not counted.
+    /// Counts the files below a directory; zero if it does not exist. Files deleted meanwhile are
+    /// skipped.
     pub fn below(directory: &Path) -> Self {
         let mut files = Self::default();
         for entry in walkdir::WalkDir::new(directory).into_iter().flatten() {
@@ -36,7 +37,8 @@ impl Files {
     }
 }
 
-/// Bytes that may still be written to the disk of a directory; `None` where the system does not say.
+/// Returns the free space on the disk of a directory, in bytes; `None` if the system does not
+/// report it.
 #[cfg(unix)]
 #[must_use]
 pub fn disk_free(directory: &Path) -> Option<u64> {
@@ -46,7 +48,7 @@ pub fn disk_free(directory: &Path) -> Option<u64> {
     u64::try_from(bytes).ok()
 }
 
-/// Bytes that may still be written to the disk of a directory; `None` where the system does not say.
+/// Returns `None`: unsupported on this system.
 #[cfg(not(unix))]
 #[must_use]
 pub fn disk_free(_directory: &Path) -> Option<u64> {

@@ -1,15 +1,15 @@
-//! Moments, as the API and the tables have them.
+//! Timestamps, as the API and the database represent them.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A moment: milliseconds since the Unix epoch. The system's clock may jump, so nothing relies on two
-/// of them being in the order of what happened.
+/// A time: milliseconds since the Unix epoch. The system clock may jump, so timestamps do not prove
+/// the order of events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// The present, by the system's clock.
+    /// Returns the current time of the system clock.
     pub fn now() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         Self(since.map_or(0, |since| {
@@ -17,14 +17,14 @@ impl Timestamp {
         }))
     }
 
-    /// This moment and a while.
+    /// Returns this time plus a duration.
     #[must_use]
     pub fn after(self, while_: Duration) -> Self {
         let while_ = i64::try_from(while_.as_millis()).unwrap_or(i64::MAX);
         Self(self.0.saturating_add(while_))
     }
 
-    /// This moment less a while.
+    /// Returns this time minus a duration.
     #[must_use]
     pub fn before(self, while_: Duration) -> Self {
         let while_ = i64::try_from(while_.as_millis()).unwrap_or(i64::MAX);

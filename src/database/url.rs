@@ -1,48 +1,47 @@
-//! Which database: its kind and where it is, as a text.
+//! Database URLs: the kind and location of a database.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The database's file in a data directory, where nothing else is said.
+/// Default file name of the database in a data directory.
 const FILE: &str = "pkgtool.db";
 
-/// The kinds of databases there are, each as its URLs are written. A kind has a variant of
-/// [`DatabaseUrl`], too.
+/// The supported forms of URLs. Each corresponds to a variant of [`DatabaseUrl`].
 const FORMS: [&str; 1] = ["sqlite:FILE"];
 
-/// A kind of database and where it is.
+/// The kind and location of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DatabaseUrl {
-    /// SQLite's file.
+    /// The file of an SQLite database.
     Sqlite(PathBuf),
 }
 
-/// Why a text is no URL of a database. Of the text only the scheme is told: the rest may hold a password.
+/// The text is not a database URL. Only the scheme is shown: the rest may contain a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DatabaseUrlError {
-    /// There is no such kind of database.
-    #[error("`{scheme}:` is no kind of database that is known here; expected {}", FORMS.join(" or "))]
+    /// The kind of database is unsupported.
+    #[error("unsupported kind of database `{scheme}:`; expected {}", FORMS.join(" or "))]
     Scheme {
-        /// What was asked for.
+        /// The scheme of the URL.
         scheme: String,
     },
-    /// It says nothing of where the database is.
-    #[error("the URL of a database names no file; expected {}", FORMS.join(" or "))]
+    /// The location is missing.
+    #[error("the database URL lacks a file; expected {}", FORMS.join(" or "))]
     NoFile,
-    /// It has parameters.
-    #[error("`sqlite:` takes no parameters after `?`; expected {}", FORMS[0])]
+    /// The URL has parameters.
+    #[error("`sqlite:` URLs with parameters after `?` are unsupported; expected {}", FORMS[0])]
     Parameters,
 }
 
 impl DatabaseUrl {
-    /// The database of a data directory.
+    /// Returns the database of a data directory.
     pub fn in_directory(directory: &Path) -> Self {
         Self::Sqlite(directory.join(FILE))
     }
 }
 
-/// `sqlite:FILE`, `sqlite://FILE`, or a path alone, which is SQLite's file.
+/// Accepted: `sqlite:FILE`, `sqlite://FILE`, or a path, which is an SQLite file.
 impl FromStr for DatabaseUrl {
     type Err = DatabaseUrlError;
 
@@ -74,7 +73,7 @@ impl fmt::Display for DatabaseUrl {
     }
 }
 
-/// A text's scheme and what follows it. One letter is no scheme but a drive.
+/// Splits a text into its scheme and the rest. A single letter is a drive, not a scheme.
 fn scheme(text: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = text.split_once(':')?;
     let begins = scheme.starts_with(|first: char| first.is_ascii_alphabetic());

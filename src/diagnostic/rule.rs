@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Applicability;
+use super::{Applicability, book};
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -46,6 +46,11 @@ pub struct RuleMeta {
 }
 
 impl RuleMeta {
+    /// Returns the URL of the rule's page in the book.
+    pub fn page(&self) -> String {
+        book::page(&format!("rules/{}", self.code))
+    }
+
     /// The explanation without the margin that doc comments leave.
     pub fn explanation_text(&self) -> String {
         let lines = self.explanation.trim_end().lines();

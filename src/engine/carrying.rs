@@ -159,9 +159,12 @@ impl Carrying {
 }
 
 fn named<'a>(specs: &'a [TensorSpec], place: usize, side: &str) -> Result<&'a TensorSpec, String> {
-    specs
-        .get(place)
-        .ok_or_else(|| format!("{side} {place} does not exist: the method has {}", specs.len()))
+    specs.get(place).ok_or_else(|| {
+        format!(
+            "{side} {place} does not exist: the method has {}",
+            specs.len()
+        )
+    })
 }
 
 fn has_axis(spec: &TensorSpec, axis: usize) -> Result<(), String> {

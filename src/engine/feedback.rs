@@ -117,7 +117,9 @@ impl Session for Feedback {
         let states: Option<Vec<Tensor>> = states.map(|state| take(state.output)).collect();
         let taken: Option<Vec<Tensor>> = self.taken.iter().map(|place| take(*place)).collect();
         let (Some(states), Some(mut taken)) = (states, taken) else {
-            return Err(self.failed("the run returned fewer outputs than the model declares".to_owned()));
+            return Err(
+                self.failed("the run returned fewer outputs than the model declares".to_owned())
+            );
         };
         for last in &self.carrying.last {
             if let Some(index) = self.taken.iter().position(|place| *place == last.place) {

@@ -243,10 +243,12 @@ impl Packed {
         }
         let added = length.checked_sub(self.longest());
         let added = added.filter(|_| *rows == self.held.len() as u64);
-        let added = added.ok_or_else(|| format!("invalid mask {given:?}: it does not match the rows"))?;
+        let added =
+            added.ok_or_else(|| format!("invalid mask {given:?}: it does not match the rows"))?;
         let mut bytes = Vec::with_capacity(given.bytes().len());
         let size = usize::try_from(given.dtype().size()).unwrap_or(1);
-        let one = one(given.dtype()).ok_or_else(|| format!("invalid mask {given:?}: unsupported dtype"))?;
+        let one = one(given.dtype())
+            .ok_or_else(|| format!("invalid mask {given:?}: unsupported dtype"))?;
         for held in &self.held {
             for position in 0..*length {
                 let counts = position < *held || position >= length - added;

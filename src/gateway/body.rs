@@ -242,7 +242,7 @@ impl Error {
 
     fn unknown_coding(coding: &str) -> Self {
         let message =
-            format!("the body is encoded with `{coding}`; expected gzip, zstd or nothing");
+            format!("unsupported content encoding `{coding}`: expected gzip, zstd or none");
         let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
         Self::new(status, "UNSUPPORTED_CONTENT_ENCODING", message).with("place", "Content-Encoding")
     }

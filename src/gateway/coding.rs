@@ -110,7 +110,7 @@ impl Decoder {
                     let step = waiting.len().min(GZIP_STEP);
                     let read = decoder.write(&waiting[..step])?;
                     if read == 0 {
-                        return Err(Fault("there is more after its end".to_owned()));
+                        return Err(Fault("unexpected data after its end".to_owned()));
                     }
                     drop(waiting.split_to(read));
                 }
@@ -129,7 +129,9 @@ impl Decoder {
                 let rest = std::mem::take(decoder.get_mut());
                 Ok((!rest.is_empty()).then(|| rest.into()))
             }
-            Self::Zstd(_, frames) if frames.is_open => Err(Fault("it ends too early".to_owned())),
+            Self::Zstd(_, frames) if frames.is_open => {
+                Err(Fault("unexpected end of the data".to_owned()))
+            }
             Self::Zstd(..) | Self::Plain(_) => Ok(None),
         }
     }
@@ -155,7 +157,7 @@ impl Frames {
             }
             // Without more input, a full step may yield nothing further.
             if read == 0 && !waiting.is_empty() {
-                return Err(Fault("it makes no progress".to_owned()));
+                return Err(Fault("the decoder makes no progress".to_owned()));
             }
         }
         Ok(Bytes::new())

@@ -7,7 +7,6 @@
 //!
 //! Invariant: the limits are never exceeded. Connections with a request in flight are never
 //! evicted.
-//! connections that showed a key.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::poll_fn;

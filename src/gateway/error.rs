@@ -31,7 +31,7 @@ pub(super) struct Error {
 #[derive(Debug, Clone, Default)]
 #[expect(
     clippy::option_option,
-    reason = "no adapter's, without a field, of a field"
+    reason = "another route's error, an error without a field, an error of a field"
 )]
 struct More {
     args: Map<String, Value>,
@@ -56,19 +56,19 @@ pub(super) struct ErrorBody {
 
 /// The description of an error.
 #[derive(Debug, Serialize, ToSchema)]
-#[expect(clippy::option_option, reason = "left out, null, or a field")]
+#[expect(clippy::option_option, reason = "omitted, null, or a field")]
 #[serde(rename_all = "camelCase")]
 struct ErrorDetail {
     /// Stable code.
     code: String,
-    /// In words.
+    /// Message for people.
     message: String,
-    /// The kind of error.
+    /// Kind of error.
     #[serde(rename = "type")]
     kind: &'static str,
-    /// Details, such as `place`, the JSON path of the fault.
+    /// Details, such as `place`, the JSON path of the error.
     args: Map<String, Value>,
-    /// Of the chat adapters: the field of the body that is wrong, or null.
+    /// Chat adapters only: the wrong field of the body, or null.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, required = false)]
     param: Option<Option<String>>,
@@ -138,7 +138,7 @@ impl Error {
         Self::new(
             StatusCode::UNAUTHORIZED,
             "mlp.gateway.api_key_not_found",
-            "the API key is not known, has expired or was revoked",
+            "the API key is unknown, expired or revoked",
         )
     }
 
@@ -163,7 +163,7 @@ impl Error {
         Self::new(
             StatusCode::FORBIDDEN,
             "ACCESS_TO_ANOTHER_ACCOUNT_DENIED",
-            "the API key is of another account",
+            "the API key belongs to another account",
         )
     }
 
@@ -171,7 +171,7 @@ impl Error {
         Self::new(
             StatusCode::FORBIDDEN,
             "ACCESS_TO_ANOTHER_ACCOUNT_NOT_PUBLIC_DENIED",
-            "there is no public service of this name in that account",
+            "the account has no public service of this name",
         )
     }
 
@@ -183,7 +183,7 @@ impl Error {
         Self::new(
             StatusCode::NOT_FOUND,
             "ENTITY_NOT_FOUND_BY_ID",
-            format!("there is no {what} `{id}`"),
+            format!("unknown {what} `{id}`"),
         )
     }
 
@@ -207,7 +207,7 @@ impl Error {
 
     /// The server stopped and cut off the request.
     pub(super) fn stopping() -> Self {
-        let message = "the server stops; another one may answer";
+        let message = "the server is shutting down; another server may answer";
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "SERVER_IS_STOPPING",
@@ -218,7 +218,7 @@ impl Error {
 
     /// The connection limit is reached.
     pub(super) fn too_many_connections() -> Self {
-        let message = "the server has as many open connections as it may have";
+        let message = "the server has reached its limit of open connections";
         let status = StatusCode::SERVICE_UNAVAILABLE;
         Self::new(status, "TOO_MANY_CONNECTIONS", message).retry_after(1)
     }
@@ -227,7 +227,7 @@ impl Error {
     pub(super) fn too_many_requests(met: Met) -> Self {
         let (limit, most) = (met.limit, met.most);
         let message = format!(
-            "{most} requests of this {} are being answered, as many as may be; wait for one of them, or \
+            "this {} has reached its limit of {most} requests in flight; wait for one of them, or \
              raise `limits.{limit}`",
             limit.trim_start_matches("requests_per_")
         );
@@ -246,10 +246,7 @@ impl Error {
             StatusCode::URI_TOO_LONG => {
                 ("REQUEST_URI_IS_TOO_LONG", "the request's path is too long")
             }
-            _ => (
-                BAD_REQUEST,
-                "this is no HTTP request that can be understood",
-            ),
+            _ => (BAD_REQUEST, "malformed HTTP request"),
         };
         Self::new(status, code, message)
     }
@@ -265,13 +262,13 @@ impl Error {
 
     /// The path does not exist.
     pub(super) fn no_path() -> Self {
-        let message = "there is nothing at this path; GET /openapi.json tells what there is";
+        let message = "unknown path; GET /openapi.json lists all paths";
         Self::new(StatusCode::NOT_FOUND, "PATH_NOT_FOUND", message)
     }
 
     /// The path supports other methods.
     pub(super) fn no_method(allow: &str) -> Self {
-        let message = format!("this path takes {allow} only");
+        let message = format!("this path supports only {allow}");
         let status = StatusCode::METHOD_NOT_ALLOWED;
         let mut error = Self::new(status, "METHOD_NOT_ALLOWED", message);
         error.more.allow = HeaderValue::from_str(allow).ok();

@@ -351,12 +351,12 @@ async fn config_text(gateway: &Gateway, service: &Service, id: i64) -> Result<St
 fn text(body: &Bytes) -> Result<&str, Error> {
     std::str::from_utf8(body).map_err(|error| {
         let at = error.valid_up_to();
-        Error::bad_request(format!("the body is no UTF-8 at byte {at}")).with("place", "$")
+        Error::bad_request(format!("the body is invalid UTF-8 at byte {at}")).with("place", "$")
     })
 }
 
 fn malformed(error: &serde_json::Error) -> Error {
-    Error::bad_request(format!("the body is wrong: {error}"))
+    Error::bad_request(format!("invalid body: {error}"))
         .with("line", error.line())
         .with("column", error.column())
         .with("place", "$")

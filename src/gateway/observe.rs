@@ -179,7 +179,7 @@ impl Drop for Line {
         let took = self.started.elapsed();
         let answer = self.answer.take().unwrap_or_else(|| Answered {
             status: if panicking() { 500 } else { ABANDONED },
-            detail: panicking().then(|| "its handler panicked".to_owned()),
+            detail: panicking().then(|| "the handler panicked".to_owned()),
             ..Answered::default()
         });
         self.count(answer.status, took);
@@ -298,7 +298,7 @@ impl Line {
             };
         }
         if status == ABANDONED {
-            line!(Level::INFO, "not waited for");
+            line!(Level::INFO, "client disconnected");
         } else if answer.detail.is_some() {
             line!(Level::WARN, "failed");
         } else if answer.code.is_some() {
@@ -349,7 +349,7 @@ fn wrong_host(request: &Request) -> Option<Error> {
     }
     let hosts = request.headers().get_all(header::HOST).iter().count();
     (hosts != 1).then(|| {
-        let message = format!("an HTTP/1.1 request has one `Host`; this one has {hosts}");
+        let message = format!("invalid `Host`: expected exactly one field, got {hosts}");
         Error::bad_request(message).with("place", "Host")
     })
 }

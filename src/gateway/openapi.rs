@@ -10,9 +10,9 @@ use utoipa::{Modify, OpenApi};
         description = "Models of device packages as services: synchronous and asynchronous predict, \
             predict configs, the registry. `/api/mlpgateway`, `/api/mlpgate` and `/api/mlpcore` are \
             spellings of one prefix: every operation answers under all three. Every response carries \
-            `Z-requestId`. What `data` and `config` hold is the service's matter: \
-            `/openapi.json?service=ACCOUNT/NAME` is this document with what one service takes, so that \
-            what fits it is not refused.",
+            `Z-requestId`. Each service defines the format of its \
+            `data` and `config`: `/openapi.json?service=ACCOUNT/NAME` is this document with the exact \
+            schemas of one service.",
     ),
     modifiers(&Keys),
     tags(
@@ -20,10 +20,10 @@ use utoipa::{Modify, OpenApi};
         (name = "predict", description = "Synchronous predict"),
         (name = "services", description = "Services and their predict configs"),
         (name = "training", description = "Datasets, services derived from others, and their training: derive, fit, poll the job until its status is SUCCESS, predict"),
-        (name = "usage", description = "What an account used through the adapters"),
-        (name = "adapters", description = "Services as clients of the common chat-completion interface know them. `/v1` may follow the base; `openai` and `openai-direct` are spellings of `compat` and `compat-direct`. The key is in `Authorization`"),
-        (name = "registry", description = "Providers and models; without a key those that are public or listed, with one also those that it may use"),
-        (name = "health", description = "How the server is; no key"),
+        (name = "usage", description = "Usage of an account through the chat adapters"),
+        (name = "adapters", description = "Services through the common chat-completion interface. `/v1` may follow the base; `openai` and `openai-direct` are spellings of `compat` and `compat-direct`. The key is sent in `Authorization`"),
+        (name = "registry", description = "Providers and models: without a key the public and listed ones, with a key also those that it may use"),
+        (name = "health", description = "Health of the server; needs no key"),
     ),
 )]
 struct Document;

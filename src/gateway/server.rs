@@ -289,7 +289,7 @@ impl Serving {
                 // Errors of a connection are caused by the client: it disconnected, or sent invalid
                 // HTTP.
                 ended = serve => if let Err(error) = ended {
-                    tracing::debug!(%error, "a connection ended badly");
+                    tracing::debug!(%error, "connection failed");
                 },
                 () = open.closed() => {}
                 () = after(time) => {}

@@ -261,23 +261,20 @@ impl Gateway {
         let reload = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
         let reload = reload
             .as_ref()
-            .ok_or("the server is not ready for it yet")?;
+            .ok_or("the server cannot reload yet: it is still starting")?;
         let done = reload();
         self.metrics.reloaded(done.is_ok());
         match &done {
             Ok(changes) => {
                 let taken = changes.taken.join(", ");
-                tracing::info!(changed = taken, "settings and keys are read again");
+                tracing::info!(changed = taken, "reloaded settings and keys");
                 if !changes.left.is_empty() {
                     let settings = changes.left.join(", ");
-                    tracing::warn!(settings, "changed settings that take a restart");
+                    tracing::warn!(settings, "changed settings need a restart");
                 }
             }
             Err(error) => {
-                tracing::error!(
-                    error,
-                    "nothing is taken over: the settings stay as they were"
-                );
+                tracing::error!(error, "reload failed: the settings are unchanged");
             }
         }
         done

@@ -182,8 +182,8 @@ fn texts_of(takes: TakesTexts) -> Option<Value> {
     let more = (letters - 1).min(MOST_LETTERS);
     Some(json!({
         "type": "object",
-        "description": "Texts that are embedded: the answer has a vector for each, in their order. \
-            Any text will do that has no more tokens than the model takes",
+        "description": "Texts to embed: the answer has one vector per text, in their order. \
+            Every text within the model's limit of tokens is accepted",
         "required": ["texts"],
         "properties": {
             "texts": {
@@ -209,12 +209,12 @@ fn tensors(takes: &Takes) -> Value {
     json!({
         "type": "object",
         "description": "One tensor for each input. Elements may also be flat with a `shape`, or \
-            little-endian bytes in base64 (`\"encoding\": \"base64\"`); a model of images also takes \
+            little-endian bytes in base64 (`\"encoding\": \"base64\"`); a model of images also accepts \
             `{\"image_base64\": …}`",
         "required": ["inputs"],
         "properties": {
             "inputs": inputs,
-            "encoding": {"enum": ["json", "base64"], "description": "How the answer is written"},
+            "encoding": {"enum": ["json", "base64"], "description": "Encoding of the answer"},
         },
         "additionalProperties": false,
     })

@@ -139,7 +139,10 @@ impl Tls {
                     let error = Some(error.to_string());
                     if error == failed && error != told {
                         let error = error.clone().unwrap_or_default();
-                        tracing::warn!(error, "the certificate is not replaced");
+                        tracing::warn!(
+                            error,
+                            "certificate reload failed: the previous certificate stays in use"
+                        );
                         told.clone_from(&failed);
                     }
                     failed = error;
@@ -153,7 +156,7 @@ impl Tls {
 /// Logs that new connections get another certificate.
 fn tell_renewed(files: &Files) {
     let certificate = files.certificate.display();
-    tracing::info!(%certificate, "the certificate is replaced");
+    tracing::info!(%certificate, "certificate reloaded");
 }
 
 /// The contents of the two files.
@@ -182,12 +185,12 @@ impl Contents {
     fn parse(&self, files: &Files, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
         let (certificate, key) = (&files.certificate, &files.key);
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.chain).collect();
-        let chain = chain.map_err(|error| fault(certificate, format!("is no PEM: {error}")))?;
+        let chain = chain.map_err(|error| fault(certificate, format!("invalid PEM: {error}")))?;
         if chain.is_empty() {
-            return Err(fault(certificate, "holds no certificate".to_owned()));
+            return Err(fault(certificate, "missing certificate".to_owned()));
         }
         let private = PrivateKeyDer::from_pem_slice(&self.key)
-            .map_err(|error| fault(key, format!("holds no private key: {error}")))?;
+            .map_err(|error| fault(key, format!("invalid private key: {error}")))?;
         CertifiedKey::from_der(chain, private, provider)
             .map_err(|error| fault(certificate, error.to_string()))
     }

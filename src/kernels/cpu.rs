@@ -1,33 +1,33 @@
-//! Which instructions the kernels run with.
+//! Instruction sets of the kernels.
 //!
-//! Invariant: a [`Cpu`] other than [`Cpu::PLAIN`] exists only where the processor has what it says, so that
-//! having one is the proof that its instructions may be run.
+//! Invariant: a [`Cpu`] other than [`Cpu::PLAIN`] exists only if the processor supports its
+//! instructions. Owning one proves that they may be run.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Sets of instructions, each with all that stands before it on the same processor.
+/// Instruction sets. Each one includes those before it for the same processor family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
-    /// Plain Rust, as compiled for every processor of the kind.
+    /// Plain Rust, compiled for every processor of the target.
     Plain,
     /// x86-64: AVX2 and FMA.
     Avx2,
-    /// x86-64: with dot products of bytes in 256 bits (AVX-VNNI).
+    /// x86-64: also dot products of bytes in 256 bits (AVX-VNNI).
     Avx2Vnni,
     /// x86-64: AVX-512 F, BW, DQ and VL.
     Avx512,
-    /// x86-64: with dot products of bytes (AVX512-VNNI).
+    /// x86-64: also dot products of bytes (AVX512-VNNI).
     Avx512Vnni,
     /// aarch64: NEON.
     Neon,
-    /// aarch64: with dot products of bytes.
+    /// aarch64: also dot products of bytes.
     NeonDot,
 }
 
-/// All levels, the least first.
+/// All levels in ascending order.
 pub(crate) const LEVELS: [Level; 7] = [
     Level::Plain,
     Level::Avx2,
@@ -38,14 +38,14 @@ pub(crate) const LEVELS: [Level; 7] = [
     Level::NeonDot,
 ];
 
-/// No place of [`LEVELS`].
+/// Marks that no level was chosen; not an index of [`LEVELS`].
 const NONE: u8 = u8::MAX;
 
-/// The place in [`LEVELS`] of the set that the process was told to use.
+/// Index in [`LEVELS`] of the instruction set that the user chose.
 static CHOSEN: AtomicU8 = AtomicU8::new(NONE);
 
 impl Level {
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -58,7 +58,7 @@ impl Level {
         }
     }
 
-    /// The extensions of the processor that it consists of, for people.
+    /// Returns the names of its processor extensions, for display.
     pub(crate) const fn extensions(self) -> &'static [&'static str] {
         match self {
             Self::Plain => &[],
@@ -71,7 +71,7 @@ impl Level {
         }
     }
 
-    /// Whether this processor has it.
+    /// Returns whether this processor supports it.
     fn is_there(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         {
@@ -123,14 +123,14 @@ impl FromStr for Level {
         found.ok_or_else(|| {
             let names: Vec<&str> = LEVELS.iter().map(|level| level.name()).collect();
             format!(
-                "there is no such set of instructions; there are {}",
+                "unknown instruction set; supported: {}",
                 names.join(", ")
             )
         })
     }
 }
 
-/// A set of instructions that the processor has.
+/// An instruction set that the processor supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cpu {
     level: Level,
@@ -142,7 +142,7 @@ impl Cpu {
         level: Level::Plain,
     };
 
-    /// The most that the processor has.
+    /// Returns the best instruction set that the processor supports.
     pub(crate) fn best() -> Self {
         static BEST: OnceLock<Cpu> = OnceLock::new();
         *BEST.get_or_init(|| {
@@ -153,39 +153,39 @@ impl Cpu {
         })
     }
 
-    /// The set that this process was told to use, or the most that the processor has.
+    /// Returns the instruction set that the user chose, by default the best one.
     pub(crate) fn chosen() -> Self {
         let chosen = usize::from(CHOSEN.load(Ordering::Relaxed));
         let level = LEVELS.get(chosen).filter(|level| level.is_there());
         level.map_or_else(Self::best, |level| Self { level: *level })
     }
 
-    /// Makes this the set that the process uses from now on.
+    /// Makes this the instruction set of the process from now on.
     pub(crate) fn choose(self) {
         let place = LEVELS.iter().position(|level| *level == self.level);
         let place = place.and_then(|place| u8::try_from(place).ok());
         CHOSEN.store(place.unwrap_or(NONE), Ordering::Relaxed);
     }
 
-    /// This set, if the processor has it.
+    /// Returns this instruction set if the processor supports it.
     pub(crate) fn with(level: Level) -> Result<Self, String> {
         if level.is_there() {
             return Ok(Self { level });
         }
         let all: Vec<&str> = Self::all().map(|cpu| cpu.level.name()).collect();
         Err(format!(
-            "this processor has no {level}; it has {}",
+            "this processor does not support {level}; it supports: {}",
             all.join(", ")
         ))
     }
 
-    /// All sets that the processor has, the least first.
+    /// Returns all instruction sets that the processor supports, in ascending order.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         let there = LEVELS.into_iter().filter(|level| level.is_there());
         there.map(|level| Self { level })
     }
 
-    /// Which set it is.
+    /// Returns the level.
     pub(crate) const fn level(self) -> Level {
         self.level
     }

@@ -1,6 +1,6 @@
-//! Lengths of slices against the sizes they are to hold.
+//! Checks lengths of slices against their expected sizes.
 
-/// What is wrong with a length, if anything is.
+/// Fails unless a length equals the product of its expected sizes.
 pub(in crate::kernels) fn check_length(
     what: &str,
     found: usize,

@@ -1,10 +1,13 @@
-//! Arithmetic of the embedded engine that its library is slow at: convolutions and products of packed
-//! weights, in float32 and in bytes.
+//! Optimised arithmetic for the embedded engine, where tract is slow: products, convolutions and
+//! elementwise functions.
 //!
-//! An operator here packs its weights once and then runs any number of times over dense slices; images are
-//! `[n, h, w, c]`. It knows neither graphs nor files. The instructions that it runs with are chosen when it
-//! is made ([`Cpu`]); every choice gives the same integers, and floats that differ only by the order of
-//! their sums. Everything `unsafe` is in [`simd`].
+//! It supports float32 and quantised bytes. An operator packs its weights once and then runs any
+//! number of times on dense slices; images are `[n, h, w, c]`. The kernels are independent of
+//! graphs and files.
+//!
+//! The instruction set is chosen when an operator is created ([`Cpu`]). All instruction sets
+//! compute the same integers. Floats differ only by the order of summation. All `unsafe` code is in
+//! [`simd`].
 
 pub(crate) mod bytes;
 pub(crate) mod cpu;

@@ -1,10 +1,11 @@
-//! The only `unsafe` of the kernels: reading and writing registers, and the step into code that is compiled
-//! for instructions which the processor was found to have.
+//! The only `unsafe` code of the kernels: register loads and stores, and calls of code compiled for
+//! detected instruction sets.
 //!
-//! Invariant: nothing here can be used wrongly. What is read and written is an array of the register's size, and
-//! [`enter`] takes its proof from a [`Cpu`](super::Cpu).
+//! Invariant: no function here can be misused from safe code. Loads and stores take arrays of the
+//! register's size, and [`enter`] takes a [`Cpu`](super::Cpu) as proof that the processor supports
+//! the instructions.
 
-/// Reads of whole registers from arrays of their size, and writes.
+/// Defines loads of whole registers from arrays of their size, and stores.
 macro_rules! moves {
     ($($features:literal {
         $(read $load:ident($from:ty) -> $loaded:ty = $read:ident as $source:ty;)*
@@ -85,7 +86,8 @@ pub(super) mod arm {
         }
     }
 
-    /// Adds to each of four sums four products of bytes, which are widened to 16 bits and added in pairs.
+    /// Adds four products of bytes to each of four sums. Bytes are widened to 16 bits and added in
+    /// pairs.
     #[target_feature(enable = "neon")]
     #[inline]
     pub(in crate::kernels) fn dot_pairs_128(
@@ -98,7 +100,7 @@ pub(super) mod arm {
         vaddq_s32(sums, vpaddq_s32(low, high))
     }
 
-    /// Adds to each of four sums four products of bytes, by the instruction for it.
+    /// Adds four products of bytes to each of four sums, by a single instruction.
     #[target_feature(enable = "neon,dotprod")]
     #[inline]
     #[expect(
@@ -125,8 +127,8 @@ pub(super) mod arm {
     }
 }
 
-/// Calls a function within the features of a [`Level`](super::cpu::Level), which the caller took from a
-/// [`Cpu`](super::Cpu). A function that needs any other feature does not compile here.
+/// Calls a function with the target features of a [`Level`](super::cpu::Level), which the caller
+/// took from a [`Cpu`](super::Cpu). A function that needs any other feature does not compile here.
 macro_rules! inside {
     ($features:literal, $function:path, $($argument:ident: $type:ty),*) => {{
         #[target_feature(enable = $features)]
@@ -141,8 +143,8 @@ macro_rules! inside {
     }};
 }
 
-/// A function that is there once for each register type, in the modules `avx2`, `avx512`, `neon` and `plain`
-/// beside it: calls the one for the processor.
+/// Defines a function that calls the implementation for the processor, from the modules `avx2`,
+/// `avx512`, `neon` and `plain` beside it.
 macro_rules! enter {
     ($(#[$documentation:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?);) => {
         $(#[$documentation])*
@@ -167,8 +169,9 @@ macro_rules! enter {
     };
 }
 
-/// A function of plain Rust that is compiled for each kind of register: the compiler lays its loops into them.
-/// Those of NEON are there on every processor of aarch64, for which plain Rust is compiled anyway.
+/// Defines a function in plain Rust that is compiled for each kind of register, so that the
+/// compiler vectorises its loops. NEON is available on every aarch64 processor, for which plain
+/// Rust is compiled anyway.
 macro_rules! compiled {
     ($(#[$documentation:meta])*
      fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block) => {

@@ -1,11 +1,12 @@
-//! Work divided among the threads of the pool that it runs on.
+//! Divides work among the threads of the current pool.
 //!
-//! A thread that waits for work sleeps soon, and to wake it takes longer than many an operator. So whoever divides work
-//! again within [`AWAKE`] asks the others to go on looking for more for as long. One that looks for what does not come
-//! takes time from its neighbour on the same core, so it lets others run when it has looked for [`SPIN`].
+//! A thread without work soon sleeps, and waking it takes longer than many operators. A thread that
+//! divides work again within [`AWAKE`] therefore asks the others to keep looking for work that
+//! long. A searching thread takes time from its neighbour on the same core, so it yields after
+//! [`SPIN`].
 //!
-//! Threads take the parts of an operator one after the other, until none is left: one that comes late, or whose core
-//! others use, does less.
+//! Threads take the parts of an operator one after the other until all are taken. A thread that is
+//! late or shares its core does less.
 
 use std::hint;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -15,37 +16,37 @@ use std::time::{Duration, Instant};
 
 use rayon::Yield;
 
-/// Multiplications below which work is not divided: handing over a part takes about a microsecond, and what one
-/// thread wrote is far from the other.
+/// Minimum number of multiplications for dividing work. Handing over a part takes about a
+/// microsecond, and data written by one thread is far from the others.
 const LEAST_WORK: usize = 125_000;
 
-/// Multiplications of a part where there are more parts than threads.
+/// Minimum number of multiplications of a part, if there are more parts than threads.
 const LEAST_PART: usize = 1_000_000;
 
-/// Parts for each thread, at most.
+/// Maximum number of parts for each thread.
 const PARTS: usize = 4;
 
-/// How long threads look for more work after some was divided, in nanoseconds. Operators of one run follow each
-/// other faster.
+/// How long threads look for more work after work was divided, in nanoseconds. Operators of one run
+/// follow each other faster than that.
 const AWAKE: u64 = 200_000;
 
-/// How long they look without letting other programs run, in nanoseconds, and how long one waits so for another that
-/// has not finished its part.
+/// How long a thread looks before it yields to other programs, in nanoseconds. It also waits this
+/// long for another thread to finish its part.
 const SPIN: u64 = 50_000;
 
-/// Looks for work between two at the clock.
+/// Number of looks for work between two reads of the clock.
 const LOOKS: usize = 16;
 
 thread_local! {
     static WATCH: Arc<Watch> = Arc::new(Watch::new());
 }
 
-/// What threads that look for work know of the one that divides it.
+/// The state shared by threads that look for work and the thread that divides it.
 struct Watch {
     start: Instant,
-    /// When work was divided last, in nanoseconds from the start.
+    /// When work was last divided, in nanoseconds since the start.
     last: AtomicU64,
-    /// How many threads look for work, or are asked to.
+    /// Number of threads that look for work, or are asked to.
     looking: AtomicUsize,
 }
 
@@ -62,8 +63,8 @@ impl Watch {
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Asks the other threads of the caller's pool to look for work from now on, if the last was divided just
-    /// before.
+    /// Asks the other threads of the caller's pool to look for work from now on, if work was
+    /// divided shortly before.
     fn call(self: &Arc<Self>, others: usize) {
         let now = self.now();
         let last = self.last.swap(now, Ordering::Relaxed);
@@ -76,7 +77,7 @@ impl Watch {
             self.looking.fetch_add(1, Ordering::Relaxed);
             let watch = Arc::clone(self);
             rayon::spawn(move || {
-                // The caller has its own work to do, and nobody to wait for.
+                // The caller has its own work and does not need to look for more.
                 if rayon::current_thread_index() != caller {
                     watch.look();
                 }
@@ -105,17 +106,17 @@ impl Watch {
     }
 }
 
-/// How many threads share the work of an operator.
+/// Number of threads that share the work of an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Split {
     threads: usize,
 }
 
 impl Split {
-    /// All work on the thread that calls.
+    /// All work on the calling thread.
     pub(crate) const ONE: Self = Self { threads: 1 };
 
-    /// The threads of the rayon pool that the caller runs on; outside of any, only the caller.
+    /// The threads of the caller's rayon pool; outside of a pool, only the calling thread.
     pub(crate) fn current() -> Self {
         let inside = rayon::current_thread_index().is_some();
         let threads = if inside {
@@ -126,8 +127,10 @@ impl Split {
         Self { threads }
     }
 
-    /// Calls `work` with the rows of `output`, in as many parts as threads are worth it: with the number of a
-    /// part's first row and the rows themselves. A row has `row` elements, and takes `cost` multiplications.
+    /// Calls `work` with the rows of `output`, in as many parts as are worthwhile.
+    ///
+    /// `work` receives the number of a part's first row and the rows themselves. A row has `row`
+    /// elements and takes `cost` multiplications.
     pub(crate) fn rows<T: Send>(
         self,
         output: &mut [T],
@@ -155,7 +158,7 @@ impl Split {
                 work(part * each, chunk);
                 left.fetch_sub(1, Ordering::Relaxed);
             }
-            // Whoever is done sooner need not sleep for the little that is missing.
+            // A thread that finishes early waits for the short remainder instead of sleeping.
             let start = Instant::now();
             while left.load(Ordering::Relaxed) > 0 && start.elapsed() < Duration::from_nanos(SPIN) {
                 hint::spin_loop();
@@ -163,19 +166,19 @@ impl Split {
         });
     }
 
-    /// How many of these a thread has if each has as many: the whole part of it.
+    /// Returns the number of rows for each thread, rounded down.
     pub(crate) fn share(self, rows: usize) -> usize {
         rows / self.threads.max(1)
     }
 
-    /// Into how many parts this many rows are divided.
+    /// Returns the number of parts for this number of rows.
     pub(crate) fn parts(self, rows: usize, cost: usize) -> usize {
         let worth = rows.saturating_mul(cost) / LEAST_WORK;
         self.threads.min(rows).min(worth.max(1))
     }
 }
 
-/// Calls `work` on so many threads, or on fewer if others have no time before it is done.
+/// Calls `work` on `threads` threads, or on fewer if the others are busy until it is done.
 fn together(threads: usize, work: &(impl Fn() + Sync)) {
     match threads {
         0 | 1 => work(),
@@ -186,8 +189,10 @@ fn together(threads: usize, work: &(impl Fn() + Sync)) {
     }
 }
 
-/// Calls `work` for each group of `count` rows of `row` elements that `rows`, from number `first` on, have a part in: with
-/// the group, the number of its first row there, and the rows.
+/// Calls `work` for each group of `count` rows of `row` elements that `rows` covers; `rows` starts
+/// at number `first`.
+///
+/// `work` receives the group, the number of the first row within it, and the rows.
 pub(crate) fn by_group<T>(
     first: usize,
     [count, row]: [usize; 2],

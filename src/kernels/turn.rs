@@ -1,16 +1,16 @@
-//! Axes that change places.
+//! Transposition of two axes.
 
 use super::Split;
 use super::length::check_length;
 use super::split::by_group;
 
-/// Rows of the output that are written together: what they read lies side by side.
+/// Number of output rows written together; their inputs are adjacent.
 const ROWS: usize = 32;
 
-/// What it costs to move an element, in multiplications of a product.
+/// Cost of moving an element, in multiplications of a product.
 const COST: usize = 4;
 
-/// Turns `[lead, a, b, run]` to `[lead, b, a, run]`.
+/// Transposes `[lead, a, b, run]` to `[lead, b, a, run]`.
 pub(crate) fn turned<T: Copy + Send + Sync>(
     [lead, a, b, run]: [usize; 4],
     input: &[T],

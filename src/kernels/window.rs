@@ -1,46 +1,47 @@
-//! Windows that move over images, and where they lie.
+//! Sliding windows over images, and their positions.
 
-/// Windows over images `[n, h, w, c]`: rows and columns of each.
+/// Windows over images `[n, h, w, c]`, with rows and columns of each size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Window {
-    /// Taps.
+    /// Number of taps.
     pub(crate) kernel: [usize; 2],
-    /// Pixels from a window to the next.
+    /// Number of pixels from one window to the next.
     pub(crate) stride: [usize; 2],
-    /// Pixels from a tap to the next.
+    /// Number of pixels from one tap to the next.
     pub(crate) dilation: [usize; 2],
 }
 
-/// Where windows lie in one run: sizes that only a run knows.
+/// Positions of windows in one run, from sizes known only at run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Placed {
-    /// Images.
+    /// Number of images.
     pub(crate) batch: usize,
     /// Height and width of an image.
     pub(crate) input: [usize; 2],
     /// Height and width of a result.
     pub(crate) output: [usize; 2],
-    /// Rows of zeros above an image and columns to its left. Below and to its right are as many as windows reach.
+    /// Rows of zeros above an image and columns on its left. Below and on the right there are as
+    /// many as windows reach.
     pub(crate) before: [usize; 2],
 }
 
-/// The largest step, and the most padding.
+/// Maximum stride, dilation, kernel size and padding.
 const MOST: usize = 1 << 20;
 
 impl Window {
-    /// One pixel, each.
+    /// A window of one pixel.
     pub(crate) const PIXEL: Self = Self {
         kernel: [1, 1],
         stride: [1, 1],
         dilation: [1, 1],
     };
 
-    /// Taps of a window.
+    /// Returns the number of taps of a window.
     pub(crate) const fn taps(&self) -> usize {
         self.kernel[0] * self.kernel[1]
     }
 
-    /// Fails if a size is 0 or larger than sums of them can be counted with.
+    /// Fails if a size is 0 or too large for safe arithmetic.
     pub(crate) fn check(&self) -> Result<(), String> {
         let sizes = [self.kernel, self.stride, self.dilation];
         if sizes.iter().flatten().all(|size| (1..=MOST).contains(size)) {
@@ -48,13 +49,13 @@ impl Window {
         }
         let [kernel, stride, dilation] = sizes;
         Err(format!(
-            "a window of {kernel:?}, strides {stride:?} and dilations {dilation:?}; sizes from 1 to {MOST} are wanted"
+            "invalid window: kernel {kernel:?}, strides {stride:?}, dilations {dilation:?}; expected sizes from 1 to {MOST}"
         ))
     }
 }
 
 impl Placed {
-    /// Fails unless `input` and `output` have as many elements as images of so many channels.
+    /// Fails unless `input` and `output` have the number of elements of images with these channels.
     pub(crate) fn check(
         &self,
         channels: [usize; 2],
@@ -72,25 +73,25 @@ impl Placed {
                 .try_fold(1_usize, |all, size| all.checked_mul(*size));
             if elements != Some(found) {
                 return Err(format!(
-                    "the {side} has {found} elements; {shape:?} were wanted"
+                    "the {side} has {found} elements: expected shape {shape:?}"
                 ));
             }
         }
         if self.before.iter().any(|before| *before > MOST) {
             return Err(format!(
-                "padding is {:?}; at most {MOST} is wanted",
+                "padding {:?} is too large: at most {MOST} is supported",
                 self.before
             ));
         }
         Ok(())
     }
 
-    /// Whether each pixel of the output sees the one at its place and no other.
+    /// Returns whether each output pixel depends only on the input pixel at the same position.
     pub(crate) fn is_pixelwise(&self, window: Window) -> bool {
         window == Window::PIXEL && self.before == [0; 2] && self.output == self.input
     }
 
-    /// Images, rows and columns of the output's pixel number `pixel`.
+    /// Returns the image, row and column of the output pixel number `pixel`.
     pub(crate) const fn pixel(&self, pixel: usize) -> [usize; 3] {
         let [height, width] = self.output;
         [
@@ -104,10 +105,11 @@ impl Placed {
 /// Channels of a convolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Channels {
-    /// Channels of its input.
+    /// Number of input channels.
     pub(crate) input: usize,
-    /// Channels of its output.
+    /// Number of output channels.
     pub(crate) output: usize,
-    /// Groups that both are divided into; an output sees only the inputs of its group.
+    /// Number of groups that both are divided into. An output channel depends only on the inputs of
+    /// its group.
     pub(crate) groups: usize,
 }

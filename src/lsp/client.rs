@@ -38,9 +38,6 @@ pub(super) struct Client {
     pub(super) refreshes: bool,
     pub(super) folders: Vec<PathBuf>,
     pub(super) process: Option<u32>,
-    /// URL of the page that explains the rules, if known. It is an option of the server, kept here
-    /// with the client's display features.
-    pub(super) rules_page: Option<String>,
 }
 
 impl Client {
@@ -87,7 +84,6 @@ impl Client {
                 .get("processId")
                 .and_then(Value::as_u64)
                 .and_then(|id| u32::try_from(id).ok()),
-            rules_page: None,
         }
     }
 

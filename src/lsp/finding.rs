@@ -40,13 +40,8 @@ pub(super) fn diagnostic(finding: &Diagnostic, text: &Text, client: &Client) -> 
     if let Some((_, tag)) = tag.filter(|_| client.tags) {
         diagnostic["tags"] = json!([tag]);
     }
-    if let Some(page) = client
-        .rules_page
-        .as_ref()
-        .filter(|_| client.code_descriptions)
-    {
-        let anchor = rule.code.to_lowercase();
-        diagnostic["codeDescription"] = json!({ "href": format!("{page}#{anchor}") });
+    if client.code_descriptions {
+        diagnostic["codeDescription"] = json!({ "href": rule.page() });
     }
     diagnostic
 }

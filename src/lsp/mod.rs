@@ -46,8 +46,6 @@ use server::Server;
 pub struct Options {
     /// Set if model files are opened.
     pub open_models: bool,
-    /// URL of a page on which the code of each rule is a heading.
-    pub rules_page: Option<String>,
 }
 
 /// How a session ended.

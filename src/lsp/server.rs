@@ -40,7 +40,6 @@ pub(super) struct Server<'o> {
     output: &'o mut dyn Write,
     session: Arc<Session>,
     checker: Checker,
-    rules_page: Option<String>,
     stage: Stage,
     client: Client,
     parent: Option<Parent>,
@@ -92,7 +91,6 @@ impl<'o> Server<'o> {
             mailbox,
             output,
             session,
-            rules_page: options.rules_page.clone(),
             stage: Stage::Before,
             client: Client::default(),
             parent: None,
@@ -127,8 +125,7 @@ impl<'o> Server<'o> {
                 }
                 Some(Event::Message(message, cancelled)) => self.take(message, cancelled)?,
                 Some(Event::TooLarge(size, lost)) => {
-                    let text =
-                        format!("skipped a message that is too large: {size} bytes");
+                    let text = format!("skipped a message that is too large: {size} bytes");
                     self.log(&text)?;
                     self.lose(&lost)?;
                 }
@@ -221,7 +218,6 @@ impl<'o> Server<'o> {
 
     fn initialize(&mut self, params: &Value) -> Value {
         self.client = Client::read(params);
-        self.client.rules_page.clone_from(&self.rules_page);
         self.parent = self.client.process.map(Parent::new);
         self.stage = Stage::Serving;
         capabilities::offered(&self.client)

@@ -1,7 +1,7 @@
-//! Series by their key: found without a lock, made when they are first asked for.
+//! Families of metric series by key: look-ups are lock-free, and series are created on first use.
 //!
-//! Invariant: a key has one series for as long as the family lives; a bounded family has a series of its
-//! own for the first keys only, and one for all others.
+//! Invariant: a key has the same series as long as the family lives. A bounded family has separate
+//! series for its first keys, and one for all others.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-/// Series by their key. Whoever makes up keys bounds them.
+/// Series by key. Callers must bound the number of keys.
 #[derive(Debug)]
 pub struct Family<K, V> {
     series: ArcSwap<HashMap<K, Arc<V>>>,
 }
 
-/// Series of the first keys, and one for the rest.
+/// Separate series for the first keys, and one for the rest.
 #[derive(Debug)]
 pub struct Bounded<K, V> {
     family: Family<K, V>,
@@ -33,7 +33,7 @@ impl<K, V> Default for Family<K, V> {
 }
 
 impl<K: Hash + Eq + Clone, V> Family<K, V> {
-    /// Uses the series of a key, which is made if there is none yet.
+    /// Calls `work` with the series of a key, which is created if necessary.
     pub fn with<Q, T>(&self, key: &Q, make: impl Fn() -> V, work: impl FnOnce(&V) -> T) -> T
     where
         K: Borrow<Q>,
@@ -43,11 +43,11 @@ impl<K: Hash + Eq + Clone, V> Family<K, V> {
             return work(found);
         }
         let own = self.insert(key, usize::MAX, &make);
-        // Without a bound there is room for every key: nothing is made here.
+        // An unbounded family always inserts the key, so this creates nothing.
         work(&own.unwrap_or_else(|| Arc::new(make())))
     }
 
-    /// All of them, in no order.
+    /// Returns all series, in no particular order.
     pub fn all(&self) -> Vec<(K, Arc<V>)> {
         let series = self.series.load();
         let all = series.iter();
@@ -55,7 +55,7 @@ impl<K: Hash + Eq + Clone, V> Family<K, V> {
             .collect()
     }
 
-    /// The series of a key; `None` if there are `most` others already.
+    /// Inserts the series of a key; returns `None` if there are `most` others already.
     fn insert<Q>(&self, key: &Q, most: usize, make: impl Fn() -> V) -> Option<Arc<V>>
     where
         K: Borrow<Q>,
@@ -76,7 +76,7 @@ impl<K: Hash + Eq + Clone, V> Family<K, V> {
 }
 
 impl<K: Hash + Eq + Clone, V> Bounded<K, V> {
-    /// A family of at most `most` series, and `other`.
+    /// Creates a family of at most `most` series, and `other` for the rest.
     pub fn new(most: usize, other: V) -> Self {
         Self {
             family: Family::default(),
@@ -85,7 +85,7 @@ impl<K: Hash + Eq + Clone, V> Bounded<K, V> {
         }
     }
 
-    /// The series of a key: its own if it is among the first.
+    /// Returns the series of a key: its own if it is among the first.
     pub fn of<Q>(&self, key: &Q, make: impl Fn() -> V) -> Arc<V>
     where
         K: Borrow<Q>,
@@ -102,12 +102,12 @@ impl<K: Hash + Eq + Clone, V> Bounded<K, V> {
         own.unwrap_or_else(|| Arc::clone(&self.other))
     }
 
-    /// The series of all beyond the bound.
+    /// Returns the series of all keys beyond the bound.
     pub fn rest(&self) -> Arc<V> {
         Arc::clone(&self.other)
     }
 
-    /// All of them, the one for the rest last.
+    /// Returns all series, the one for the rest last.
     pub fn all(&self) -> Vec<Arc<V>> {
         let own = self.family.all().into_iter().map(|(_, series)| series);
         own.chain([Arc::clone(&self.other)]).collect()

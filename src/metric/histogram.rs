@@ -1,39 +1,39 @@
-//! How values are distributed: counts between bounds, and their sum.
+//! Histograms: counts of values between bounds, and their sum.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Upper ends of the buckets of a time, in seconds: from what a status costs to well past the default
-/// timeout of a predict.
+/// Upper bounds of the buckets of times, in seconds: from the cost of a status request to well
+/// beyond the default timeout of a predict.
 const SECONDS: &[f64] = &[
     0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
     5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,
 ];
 
-/// The same of a number of things.
+/// Upper bounds of the buckets of counts.
 const COUNTS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
-/// Parts of a second in which sums are kept.
+/// Units per second in which sums of times are kept.
 const NANOS: f64 = 1e9;
 
-/// Counts of values between bounds.
+/// A histogram.
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [f64],
-    /// What one unit is in the numbers that are kept.
+    /// Number of units of the kept sum per unit of a value.
     scale: f64,
-    /// One for each bound, and one beyond.
+    /// One count per bound, and one beyond.
     counts: Box<[AtomicU64]>,
     sum: AtomicU64,
 }
 
 impl Histogram {
-    /// Of times.
+    /// Creates a histogram of times.
     pub fn seconds() -> Self {
         Self::new(SECONDS, NANOS)
     }
 
-    /// Of numbers of things.
+    /// Creates a histogram of counts.
     pub fn counts() -> Self {
         Self::new(COUNTS, 1.0)
     }
@@ -47,16 +47,16 @@ impl Histogram {
         }
     }
 
-    /// Counts a time.
+    /// Records a time.
     pub fn time(&self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.add(took.as_secs_f64(), nanos);
     }
 
-    /// Counts a number of things.
+    /// Records a count.
     #[expect(
         clippy::cast_precision_loss,
-        reason = "it is compared with small bounds"
+        reason = "the value is compared with small bounds"
     )]
     pub fn number(&self, value: usize) {
         self.add(value as f64, value as u64);
@@ -68,12 +68,12 @@ impl Histogram {
         self.sum.fetch_add(kept, Relaxed);
     }
 
-    /// Whether nothing was counted yet.
+    /// Returns `true` if nothing was recorded yet.
     pub fn is_empty(&self) -> bool {
         self.counts.iter().all(|count| count.load(Relaxed) == 0)
     }
 
-    /// Each bound with the number of values up to it.
+    /// Returns each bound with the number of values up to it.
     pub(super) fn cumulative(&self) -> impl Iterator<Item = (f64, u64)> {
         let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
         let counts = self.counts.iter().map(|count| count.load(Relaxed));
@@ -84,8 +84,8 @@ impl Histogram {
         })
     }
 
-    /// The sum of all values.
-    #[expect(clippy::cast_precision_loss, reason = "the page has no other numbers")]
+    /// Returns the sum of all values.
+    #[expect(clippy::cast_precision_loss, reason = "the page shows floats")]
     pub(super) fn sum(&self) -> f64 {
         self.sum.load(Relaxed) as f64 / self.scale
     }

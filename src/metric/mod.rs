@@ -1,7 +1,9 @@
-//! What is counted and measured while a server runs, and the page that shows it.
+//! Metrics: lock-free counters and histograms, and the page that shows them.
 //!
-//! Invariant: counting takes no lock and, once its series is there, no memory; what is shown of a
-//! histogram adds up. Knows nothing of what is counted.
+//! The module knows nothing of the meaning of a metric.
+//!
+//! Invariant: counting takes no lock. It allocates no memory once its series exists. The buckets
+//! shown for a histogram add up.
 
 mod family;
 mod histogram;
@@ -11,5 +13,5 @@ pub use family::{Bounded, Family};
 pub use histogram::Histogram;
 pub use page::{Format, Number, Page, Samples};
 
-/// The label of everything beyond a bound.
+/// Label of the series for all keys beyond a bound.
 pub const OTHER: &str = "other";

@@ -1,13 +1,13 @@
-//! The page in either of its formats: Prometheus' text format 0.0.4 and `OpenMetrics` 1.0.
+//! Writes a metrics page in one of two formats: Prometheus' text format 0.0.4 or `OpenMetrics` 1.0.
 //!
-//! Invariant: what the formats name differently (counters, info) is written as each wants it; names of
-//! series are the same in both.
+//! Invariant: the formats declare counters and infos differently, but the names of series are the
+//! same in both.
 
 use std::fmt::{self, Write as _};
 
 use super::Histogram;
 
-/// How a page is written.
+/// The format of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Prometheus' text format, version 0.0.4.
@@ -19,9 +19,9 @@ pub enum Format {
 /// A value of a series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
-    /// A whole number.
+    /// An integer.
     Whole(u64),
-    /// Any other.
+    /// A float.
     Real(f64),
 }
 
@@ -40,7 +40,7 @@ pub struct Samples<'p> {
 }
 
 impl Format {
-    /// The format that a client wants most; text for one that does not say.
+    /// Returns the format that a client prefers in `Accept`; text by default.
     pub fn accepted(accept: Option<&str>) -> Self {
         let mut best = [0_u16; 2];
         for range in accept.unwrap_or_default().split(',') {
@@ -71,7 +71,7 @@ impl Format {
         }
     }
 
-    /// Its media type.
+    /// Returns the media type of the format.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Text => "text/plain; version=0.0.4; charset=utf-8",
@@ -80,7 +80,7 @@ impl Format {
     }
 }
 
-/// A weight of `Accept`; one that is none counts as none given.
+/// Parses a weight of `Accept`, in thousandths; an invalid one counts as 1.
 fn thousandths(weight: &str) -> u16 {
     let weight: f32 = weight.parse().unwrap_or(1.0);
     #[expect(
@@ -93,7 +93,7 @@ fn thousandths(weight: &str) -> u16 {
 }
 
 impl Page {
-    /// An empty page.
+    /// Creates an empty page.
     pub fn new(format: Format) -> Self {
         Self {
             format,
@@ -101,7 +101,7 @@ impl Page {
         }
     }
 
-    /// A metric that only grows; its series end in `_total`.
+    /// Adds a metric that only grows; its series end in `_total`.
     pub fn counter(&mut self, name: &str, help: &str) -> Samples<'_> {
         let series = format!("{name}_total");
         let named = match self.format {
@@ -112,13 +112,14 @@ impl Page {
         self.samples(series)
     }
 
-    /// A metric that goes up and down.
+    /// Adds a metric that goes up and down.
     pub fn gauge(&mut self, name: &str, help: &str) -> Samples<'_> {
         Self::head(&mut self.text, name, "gauge", help);
         self.samples(name.to_owned())
     }
 
-    /// What does not change, as labels of a 1; the series ends in `_info`.
+    /// Adds constant information, as labels of a series with the value 1; the series ends in
+    /// `_info`.
     pub fn info(&mut self, name: &str, help: &str) -> Samples<'_> {
         let series = format!("{name}_info");
         match self.format {
@@ -128,13 +129,13 @@ impl Page {
         self.samples(series)
     }
 
-    /// A distribution.
+    /// Adds a histogram.
     pub fn histogram(&mut self, name: &str, help: &str) -> Samples<'_> {
         Self::head(&mut self.text, name, "histogram", help);
         self.samples(name.to_owned())
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn finish(mut self) -> String {
         if self.format == Format::OpenMetrics {
             self.text.push_str("# EOF\n");
@@ -156,13 +157,13 @@ impl Page {
 }
 
 impl Samples<'_> {
-    /// One series.
+    /// Adds one series.
     pub fn add(&mut self, labels: &[(&str, &str)], value: impl Into<Number>) -> &mut Self {
         self.line("", labels, None, value.into());
         self
     }
 
-    /// The series of a distribution.
+    /// Adds the series of a histogram.
     pub fn add_histogram(&mut self, labels: &[(&str, &str)], histogram: &Histogram) -> &mut Self {
         let mut count = 0;
         for (bound, up_to) in histogram.cumulative() {

@@ -57,7 +57,7 @@ pub enum ExternalDataError {
     /// The location leaves the model's directory.
     #[error("keeps data in `{location}`, outside its own directory")]
     Outside {
-        /// As the file writes it.
+        /// The location as the model file writes it.
         location: String,
     },
     /// The location is not a valid relative path.

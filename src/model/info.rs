@@ -67,14 +67,14 @@ pub struct Method {
 pub struct Delegate {
     /// The backend's registered name, such as `XnnpackBackend`.
     pub id: String,
-    /// Size of its payload in bytes, where the file says.
+    /// Size of its payload in bytes, if the file records it.
     pub payload_bytes: Option<u64>,
 }
 
 /// An input or output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Value {
-    /// Its name, where the file keeps one.
+    /// Its name, if the file stores one.
     pub name: Option<String>,
     /// Its type, and its value if the file stores one.
     pub kind: ValueKind,
@@ -148,7 +148,7 @@ pub enum Dim {
     Maybe {
         /// Largest size.
         bound: u64,
-        /// The reader's best reading: dynamic or not.
+        /// The reader's best guess: dynamic or fixed.
         likely_dynamic: bool,
     },
 }

@@ -50,7 +50,7 @@ pub enum Meaning {
 /// The weights of one or more model files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Weights {
-    /// Elements by kind, tables of embeddings left out.
+    /// Number of elements by precision, without embedding tables.
     pub elements: BTreeMap<Kind, u64>,
     /// Number of elements in embedding tables, which are often quantised differently or not at all.
     pub tables: BTreeMap<Kind, u64>,

@@ -1,4 +1,4 @@
-//! The backends a package can be made for.
+//! The backends that the config format supports.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// All of them, in the specification's order.
+    /// All backends in the order of the specification.
     pub const ALL: [Self; 5] = [
         Self::Xnnpack,
         Self::CoreMl,
@@ -27,7 +27,7 @@ impl Backend {
         Self::Mlx,
     ];
 
-    /// The name in configs, directory names and file names.
+    /// Returns the name in configs, directory names and file names.
     pub fn name(self) -> &'static str {
         match self {
             Self::Xnnpack => "xnnpack",
@@ -38,7 +38,7 @@ impl Backend {
         }
     }
 
-    /// Its name in sentences.
+    /// Returns the name for use in sentences.
     pub fn title(self) -> &'static str {
         match self {
             Self::Xnnpack => "XNNPACK",
@@ -49,13 +49,12 @@ impl Backend {
         }
     }
 
-    /// The backend of this name.
+    /// Returns the backend with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|backend| backend.name() == name)
     }
 
-    /// The name under which an ExecuTorch program registers a delegate for this backend, as
-    /// ExecuTorch's own backends register themselves.
+    /// Returns the id under which ExecuTorch registers this backend's delegate in a program.
     pub const fn delegate_id(self) -> &'static str {
         match self {
             Self::Xnnpack => "XnnpackBackend",
@@ -66,7 +65,7 @@ impl Backend {
         }
     }
 
-    /// The backend that registers delegates under this name.
+    /// Returns the backend that registers delegates under this id.
     pub fn of_delegate(id: &str) -> Option<Self> {
         Self::ALL
             .into_iter()

@@ -1,8 +1,9 @@
-//! Backends' directories that a walk met, and what is wrong with their configs' names: there is no `config.json`, or
-//! a copy of it as well.
+//! Backend directories with a missing or misnamed config, collected while a directory tree is
+//! walked.
 //!
-//! Invariant: only names are looked at. A directory without models and without a misspelt config is
-//! nobody's package.
+//! Discovery reports them, and the rules `config-missing` and `config-name` turn them into
+//! findings. Invariant: only names are inspected. A directory without models and without a misnamed
+//! config is not a package.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -13,21 +14,21 @@ use walkdir::DirEntry;
 use super::walked::{Walked, strip_current_dir};
 use super::{Backend, config, model_file};
 
-/// A backend's directory that has something else than a `config.json`, or as well.
+/// A backend directory without a `config.json`, or with a misnamed copy of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bare {
     /// The directory.
     pub directory: PathBuf,
-    /// A file of a name that was meant for the config's.
+    /// A file whose name was meant to be `config.json`.
     pub misnamed: Option<String>,
-    /// Whether a `config.json` is there.
+    /// True if a `config.json` exists.
     pub has_config: bool,
     /// Names of model files.
     pub models: Vec<String>,
 }
 
 impl Bare {
-    /// The name of the file at fault, there or not.
+    /// Returns the name of the misnamed or missing file.
     pub fn file_name(&self) -> &str {
         match &self.misnamed {
             Some(name) if self.has_config => name,
@@ -36,15 +37,15 @@ impl Bare {
     }
 }
 
-/// Most model files that are named.
+/// Maximum number of model files named in a finding.
 const MAX_MODELS: usize = 3;
 
-/// The directories of one walk that have models, configs or what was meant for one.
+/// The directories of one walk that contain models, configs or misnamed configs.
 pub(super) struct Homes {
-    /// Whether the walk begins in one; its path may be `.`.
+    /// True if the walk begins in a backend directory; its path may be `.`.
     begins_in_one: bool,
     seen: HashMap<OsString, Home>,
-    /// Model files whose names are no text, so that no config can name them.
+    /// Model files whose names are not valid UTF-8, so that no config can name them.
     nameless: Vec<PathBuf>,
 }
 
@@ -77,7 +78,7 @@ impl Homes {
     pub(super) fn new(directory: &Path) -> Self {
         let real = directory.canonicalize();
         let name = |path: &Path| path.file_name().map(std::ffi::OsStr::to_owned);
-        // A link is known by its own name, `.` and `..` by what they mean.
+        // A link counts by its own name; `.` and `..` count by the directory they stand for.
         let name = name(directory).or_else(|| name(&real.ok()?));
         Self {
             begins_in_one: is_backend(name.as_deref().and_then(|name| name.to_str())),
@@ -86,8 +87,8 @@ impl Homes {
         }
     }
 
-    /// Takes an entry down; says whether it stands in a backend's directory, as far as that matters
-    /// for a file of its name. A walk of thousands of files asks for each, so names come first.
+    /// Records an entry and returns whether it is in a backend directory, if its name is relevant.
+    /// Called for every file of a walk, so it tests the name first.
     pub(super) fn look(&mut self, entry: &DirEntry, name: &OsStr) -> bool {
         let Some(name) = name.to_str() else {
             if model_file::has_extension(&name.to_string_lossy()) {
@@ -120,12 +121,13 @@ impl Homes {
         in_backend
     }
 
-    /// Takes out the model files that no config can name.
+    /// Takes the model files that no config can name.
     pub(super) fn take_nameless(&mut self) -> Vec<PathBuf> {
         std::mem::take(&mut self.nameless)
     }
 
-    /// Those of backends that lack a config; the names of models go to `walked`.
+    /// Returns the backend directories without a proper config. The names of all models are added
+    /// to `walked`.
     pub(super) fn finish(self, walked: &mut Walked) -> Vec<Bare> {
         let mut bare = Vec::new();
         for (directory, home) in self.seen {
@@ -155,7 +157,7 @@ fn is_backend(name: Option<&str>) -> bool {
     name.is_some_and(|name| Backend::from_name(name).is_some())
 }
 
-/// Names that are written where `config.json` is meant. Other libraries have a `config.yaml`.
+/// Returns whether a name was meant to be `config.json`. `config.yaml` belongs to other libraries.
 fn is_misnamed(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     name != config::FILE_NAME
@@ -170,8 +172,8 @@ fn is_misnamed(name: &str) -> bool {
         || is_copy(&lower)
 }
 
-/// Whether a name in lower case is what programs call a copy of `config.json`: `config (1).json`,
-/// `config - copy.json`, `copy of config.json`, `config.json.bak`.
+/// Returns whether a lower-case name is that of a copy of `config.json`: `config (1).json`, `config
+/// - copy.json`, `copy of config.json`, `config.json.bak`.
 fn is_copy(lower: &str) -> bool {
     let behind = lower.strip_prefix("config.json");
     if behind.is_some_and(|rest| [".bak", ".orig", ".old", "~"].contains(&rest)) {

@@ -1,39 +1,39 @@
-//! A model card: what the front matter of a hub repository's `README.md` says of the model.
+//! Model cards: reads the front matter of a hub repository's `README.md`.
 //!
-//! Invariant: only the beginning of a file is read, and only flat keys at the margin: plain or quoted values and lists
-//! of them, all of bounded length. Anything else of YAML is passed over. A whole YAML reader would be the largest
-//! dependency of a validation, for four keys.
+//! Invariant: only the beginning of the file is read, and only unindented keys with plain or quoted
+//! values, or lists of them, all of bounded length. Other YAML is skipped. A full YAML parser would
+//! be the largest dependency of validation, for four keys.
 
 use std::io::Read;
 use std::path::Path;
 
 use crate::source;
 
-/// The name of a card.
+/// The file name of a model card.
 pub const FILE_NAME: &str = "README.md";
 
-/// Most bytes of a card that are read.
+/// Maximum number of bytes read from a card.
 const MAX_READ: u64 = 64 * 1024;
-/// Longest value that is kept, in bytes.
+/// Maximum length of a stored value, in bytes.
 const MAX_VALUE: usize = 100;
-/// Most values of a list.
+/// Maximum number of values in a list.
 const MAX_VALUES: usize = 100;
 
-/// What a card says; what it does not say is empty.
+/// The fields of a model card; missing ones are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Card {
-    /// `license`, if it is one; of `other` the name beside it (`license_name`), as hubs write it.
+    /// `license`; if it is `other`, the value of `license_name`, as hubs write it.
     pub license: Option<String>,
-    /// `pipeline_tag`: the hub's name of the task.
+    /// `pipeline_tag`: the hub's name for the task.
     pub pipeline_tag: Option<String>,
     /// `tags`.
     pub tags: Vec<String>,
-    /// `base_model`: the repositories that the model was made of.
+    /// `base_model`: the repositories from which the model was derived.
     pub base_models: Vec<String>,
 }
 
 impl Card {
-    /// Reads the card at `path`; `None` if it is not there or has no front matter.
+    /// Reads the card at `path`; `None` if it does not exist or has no front matter.
     pub fn read(path: &Path) -> Option<Self> {
         let mut bytes = Vec::new();
         let file = source::open(path).ok()?;
@@ -41,7 +41,7 @@ impl Card {
         Self::parse(&String::from_utf8_lossy(&bytes))
     }
 
-    /// Reads a card's text; `None` without front matter, which begins and ends with `---`.
+    /// Parses the text of a card; `None` without front matter, which begins and ends with `---`.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut lines = text.lines().peekable();
@@ -88,13 +88,14 @@ impl Card {
     }
 }
 
-/// The values of a key: the elements of a list below it or on its line, else the one value that stands there.
+/// Returns the values of a key: the elements of a list below it or on its line, else its single
+/// value.
 fn values(value: &str, below: &[&str]) -> Vec<String> {
     let value = uncommented(value);
     let inner = value.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
     let all: Vec<&str> = match (value, inner) {
         ("", _) => below.to_vec(),
-        // A value and a list: it is not known which is meant.
+        // Both a value and a list: ambiguous.
         _ if !below.is_empty() => Vec::new(),
         (_, Some(inner)) => inner.split(',').collect(),
         (value, None) => vec![value],
@@ -115,7 +116,7 @@ fn uncommented(value: &str) -> &str {
     value.split(" #").next().unwrap_or_default().trim()
 }
 
-/// A plain or quoted value; lists and blocks are not read.
+/// Returns a plain or quoted value; lists and blocks are not supported.
 fn scalar(value: &str) -> Option<&str> {
     let value = uncommented(value);
     let quoted = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);

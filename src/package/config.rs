@@ -1,7 +1,7 @@
 //! A package config as a typed view of its JSON tree.
 //!
-//! Invariant: reading never fails. Whatever has the wrong type is absent from the view; the schema
-//! stage reports it. Everything keeps its path, so that findings can point at it.
+//! Invariant: reading never fails. A value of the wrong type is absent from the view, and the
+//! schema stage reports it. Every part keeps its path, so that findings can point at it.
 
 use super::{Backend, DType};
 use crate::source::hashed::Map;
@@ -19,10 +19,10 @@ pub const INPUTS: &str = "inputs";
 /// The key of a signature's output tensors.
 pub const OUTPUTS: &str = "outputs";
 
-/// One model for one backend.
+/// A package config: one model for one backend.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
-    /// The format's identifier, as the config has it.
+    /// The `$schema` identifier.
     pub schema: Option<String>,
     /// Model token, used in file names.
     pub model: Option<String>,
@@ -30,7 +30,7 @@ pub struct Config {
     pub family: Option<String>,
     /// Size token.
     pub size: Option<String>,
-    /// What the model can do.
+    /// Capabilities of the model.
     pub capabilities: Vec<String>,
     /// Target backend.
     pub backend: Option<Backend>,
@@ -49,7 +49,7 @@ pub struct FileRef {
     pub component: Option<String>,
     /// The reference as written.
     pub reference: String,
-    /// Where it is written.
+    /// Its path in the config.
     pub path: JsonPath,
 }
 
@@ -58,13 +58,13 @@ pub struct FileRef {
 pub struct Variant {
     /// The variant's path in the config.
     pub path: JsonPath,
-    /// Its place in `variants`, from 0.
+    /// Index in `variants`, from 0.
     pub position: usize,
     /// Precision token.
     pub precision: Option<String>,
-    /// Whether `file` is set to anything but null.
+    /// True if `file` is set and not null.
     pub has_file: bool,
-    /// Whether `components` is set to anything but null.
+    /// True if `components` is set and not null.
     pub has_components: bool,
     /// The files: one for a single-file variant, one for each component otherwise.
     pub files: Vec<FileRef>,
@@ -94,45 +94,45 @@ pub enum Methods {
 pub struct MethodGroup {
     /// The component they belong to, in a multi-component variant.
     pub component: Option<String>,
-    /// Where the group stands.
+    /// Its path in the config.
     pub path: JsonPath,
     /// Signatures in file order.
     pub methods: Vec<MethodSignature>,
 }
 
-/// What a method takes and gives, as a config says it.
+/// The declared signature of a method.
 #[derive(Debug, Clone)]
 pub struct MethodSignature {
     /// Method name.
     pub name: String,
-    /// Where it stands.
+    /// Its path in the config.
     pub path: JsonPath,
-    /// Input tensors in order, those of [`INPUTS`]; `None` if that is no array.
+    /// Input tensors in order, under [`INPUTS`]; `None` unless it is an array.
     pub inputs: Option<Vec<TensorSpec>>,
-    /// Output tensors in order, those of [`OUTPUTS`]; `None` if that is no array.
+    /// Output tensors in order, under [`OUTPUTS`]; `None` unless it is an array.
     pub outputs: Option<Vec<TensorSpec>>,
 }
 
-/// A tensor as a config says it. Where it stands follows from its place among others: a path for each would
-/// be most of what a view costs.
+/// A declared tensor. Its path follows from its index: storing a path for each would dominate the
+/// cost of the view.
 #[derive(Debug, Clone)]
 pub struct TensorSpec {
     /// Semantic name.
     pub name: Option<String>,
     /// Sizes, -1 for a dynamic dimension; `None` unless all are integers.
     pub shape: Option<Vec<i64>>,
-    /// Element type; `None` if it is not one of the format's.
+    /// Element type; `None` unless it is one of the format's.
     pub dtype: Option<DType>,
 }
 
-/// The place in `variants` that a JSON pointer into a config leads to, or into.
+/// Returns the index of the variant at or above a JSON pointer into a config.
 pub fn variant_at(pointer: &str) -> Option<usize> {
     let rest = pointer.strip_prefix("/variants/")?;
     rest.split('/').next()?.parse().ok()
 }
 
 impl Config {
-    /// The view of a document.
+    /// Creates the view of a document.
     pub fn from_document(document: &Document) -> Self {
         let root = &document.root;
         let at = JsonPath::root();
@@ -167,7 +167,7 @@ impl Config {
         }
     }
 
-    /// All references to files, in the order tokenizer, variants.
+    /// Returns all references to files: first tokenizers, then variants.
     pub fn files(&self) -> impl Iterator<Item = &FileRef> {
         self.tokenizer_files
             .iter()
@@ -227,7 +227,8 @@ impl Variant {
         }
     }
 
-    /// The declared signatures by component; those of a single-file variant stand under `None`.
+    /// Returns the declared signatures by component; those of a single-file variant have the key
+    /// `None`.
     pub fn methods_by_component(&self) -> Map<Option<&str>, &MethodGroup> {
         let groups = match &self.methods {
             Methods::Absent => &[][..],
@@ -314,14 +315,15 @@ fn read_signatures(node: &Node, path: &JsonPath) -> Vec<MethodSignature> {
         .collect()
 }
 
-/// Whether the author meant a method signature: it has `inputs` or `outputs` that are no object.
+/// Returns whether the author meant a method signature: it has `inputs` or `outputs` that are not
+/// objects.
 fn is_signature(node: &Node) -> bool {
     [INPUTS, OUTPUTS]
         .iter()
         .any(|key| node.get(key).is_some_and(|value| !value.is_object()))
 }
 
-/// Whether the author meant a component's methods: an object of signatures.
+/// Returns whether the author meant a component's methods: an object of signatures.
 fn is_method_group(node: &Node) -> bool {
     !is_signature(node)
         && node

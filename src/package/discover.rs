@@ -1,8 +1,8 @@
-//! Finding configs and precision lists in directory trees.
+//! Finds configs and precision lists in directory trees.
 //!
-//! Invariant: only names are looked at, no file is opened. Symbolic links to files are followed,
+//! Invariant: only names are inspected; no file is opened. Symbolic links to files are followed and
 //! links to directories are not, so a walk always ends. Hidden directories and `node_modules` are
-//! left out unless named.
+//! skipped unless given explicitly.
 
 use std::ffi::OsStr;
 use std::fs::Metadata;
@@ -19,64 +19,64 @@ use crate::source::hashed::{Map, Set};
 use crate::source::json::Node;
 use crate::source::spread::spread;
 
-/// Fewest paths that are looked at by several threads.
+/// Minimum number of paths for which several threads are used.
 const MANY: usize = 200;
 
-/// Why a model file is passed over.
+/// Reason for skipping a model file whose name is not UTF-8.
 const NOT_UTF8: &str = "a model file whose name is not UTF-8: no config can name it; rename it";
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Debug, Default)]
 pub struct Discovery {
     /// Files to check, sorted by path, each once.
     pub found: Vec<Found>,
-    /// Directories that could not be listed, and why.
+    /// Directories that could not be listed, with the reason.
     pub unreadable: Vec<(PathBuf, String)>,
-    /// What was passed over, and why.
+    /// Skipped files and directories, with the reason.
     pub skipped: Vec<Skipped>,
-    /// Paths that the caller named and that lead to nothing: not there, or broken links.
+    /// Given paths that do not exist, or are broken links.
     pub absent: Vec<PathBuf>,
-    /// Backends' directories without a config.
+    /// Backend directories with a missing or misnamed config.
     pub bare: Vec<Bare>,
-    /// What else was seen.
+    /// Directory contents recorded during the walk.
     pub walked: Walked,
 }
 
 /// A file to check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Its path, beginning as the caller's path begins.
+    /// The path, starting like the path that the caller gave.
     pub path: PathBuf,
-    /// What it is taken for.
+    /// The kind that its name indicates.
     pub kind: FoundKind,
-    /// The directory the caller named, if it was found by walking.
+    /// The given directory in which the walk found it; `None` for a path given explicitly.
     pub walked_from: Option<PathBuf>,
-    /// Its size in bytes, if it is known to be a regular file.
+    /// Size in bytes, if it is known to be a regular file.
     pub size: Option<u64>,
 }
 
-/// What a found file is taken for.
+/// The kind of a found file, as its name indicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FoundKind {
-    /// A config: named by the caller, or `config.json` in a backend's directory.
+    /// A config: given explicitly, or `config.json` in a backend directory.
     Config,
-    /// A `config.json` elsewhere: a config only if [`is_package_config`] says so.
+    /// A `config.json` elsewhere: a config only if [`is_package_config`] accepts it.
     MaybeConfig,
     /// A precision list.
     PrecisionList,
 }
 
-/// A file that a walk met and passed over.
+/// A file or directory that a walk skipped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
     /// Its path.
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
 impl Found {
-    /// A file that the caller named.
+    /// Creates an entry for an explicitly given file.
     pub fn named(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
@@ -86,8 +86,8 @@ impl Found {
         }
     }
 
-    /// Whether it is a package config. What a walk met in a backend's directory may belong to another
-    /// library; what the caller named is one.
+    /// Returns whether the file is a package config. A file found in a backend directory may belong
+    /// to another library; an explicitly given file is always a config.
     pub fn is_config(&self, loaded: &Loaded) -> bool {
         match self.kind {
             FoundKind::Config => self.walked_from.is_none() || foreign::owner(loaded).is_none(),
@@ -98,16 +98,17 @@ impl Found {
 }
 
 impl Discovery {
-    /// Looks at `paths`: a file is taken as it is, a directory is walked.
+    /// Inspects `paths`: files are taken as they are, directories are walked.
     pub fn walk(paths: &[PathBuf]) -> Self {
         Self::walk_sieved(paths, &mut Open, 1)
     }
 
-    /// The same, without what a sieve leaves out of directories, and by so many threads; 0 means one for each core.
+    /// Like [`Self::walk`], with a sieve that excludes entries, and with this number of threads; 0
+    /// means one for each core.
     pub fn walk_sieved(paths: &[PathBuf], sieve: &mut dyn Sieve, threads: usize) -> Self {
         let mut discovery = Self::default();
         let mut named = Vec::new();
-        // For a few paths a thread is not worth to be started.
+        // Starting threads is not worthwhile for a few paths.
         let threads = if paths.len() < MANY { 1 } else { threads };
         let looked = spread(paths.len(), threads, |number| paths[number].metadata().ok());
         for (path, metadata) in paths.iter().zip(looked) {
@@ -131,7 +132,7 @@ impl Discovery {
         discovery
     }
 
-    /// Adds a precision list that the caller named, unless it was found already.
+    /// Adds an explicitly given precision list, unless it was found already.
     pub fn add_list(&mut self, path: &Path) {
         self.found.push(Found {
             path: path.to_owned(),
@@ -155,7 +156,8 @@ impl Discovery {
                 Ok(entry) => {
                     let name = entry.file_name();
                     if entry.depth() > 0 && self.is_sieved(&entry, (directory, &top), sieve) {
-                        // A config that is left out is there all the same: its models have one.
+                        // An excluded config still exists, so its models are not reported as
+                        // lacking one.
                         if entry.file_type().is_dir() {
                             walk.skip_current_dir();
                         } else if name == config::FILE_NAME {
@@ -172,7 +174,7 @@ impl Discovery {
                     } else if let Some(kind) = walked_kind(name, in_backend) {
                         self.take(&entry, directory, kind);
                     } else if entry.path_is_symlink() && entry.path().is_dir() {
-                        self.skip(&entry, "a link to a directory; walks do not follow those");
+                        self.skip(&entry, "links to directories are not followed");
                     }
                 }
                 Err(error) => {
@@ -193,7 +195,7 @@ impl Discovery {
         self.walked.add_top(directory, top);
     }
 
-    /// Whether a sieve leaves an entry out; it learns from those that are for it.
+    /// Returns whether a sieve excludes an entry. The sieve learns from ignore files and settings.
     fn is_sieved(
         &mut self,
         entry: &DirEntry,
@@ -215,7 +217,7 @@ impl Discovery {
         let Some(reason) = sieve.leaves_out(&path, entry.file_type().is_dir()) else {
             return false;
         };
-        // Of what is left out, only what would have been looked at is worth a word.
+        // Excluded entries are recorded only if they would otherwise have been inspected.
         if entry.file_type().is_dir() || is_looked_at(entry.file_name()) {
             self.skip(entry, &reason);
         }
@@ -229,9 +231,9 @@ impl Discovery {
     }
 
     fn take(&mut self, entry: &DirEntry, directory: &Path, kind: FoundKind) {
-        // A directory in a config's place is no other thing: its check says so.
+        // A directory named like a config is kept, because its check reports the problem.
         if entry.file_type().is_dir() && kind != FoundKind::Config {
-            self.skip(entry, "a directory of a config's name");
+            self.skip(entry, "a directory named like a config");
             return;
         }
         self.found.push(Found {
@@ -242,16 +244,16 @@ impl Discovery {
         });
     }
 
-    /// Whether a directory is not to be walked.
+    /// Returns whether a directory is always skipped.
     fn leaves_out(&mut self, entry: &DirEntry, name: &OsStr) -> bool {
         let name = name.as_encoded_bytes();
         let reason = match name {
             _ if !entry.file_type().is_dir() => return false,
-            b"node_modules" => "packages of npm are not walked unless named",
-            [b'.', ..] => "a hidden directory is not walked unless named",
+            b"node_modules" => "npm packages are skipped unless given explicitly",
+            [b'.', ..] => "hidden directories are skipped unless given explicitly",
             _ => return false,
         };
-        // Every checkout has one: to name it would tell nobody anything.
+        // Every checkout has a `.git`, so recording it would be noise.
         if name != b".git" {
             self.skip(entry, reason);
         }
@@ -265,9 +267,9 @@ impl Discovery {
         });
     }
 
-    /// Drops what an earlier path already gave. A file named by itself wins over the same file met
-    /// on a walk, because naming it asks for a strict check. `ids` are those of the first files that were
-    /// named by themselves, in their order, as far as they are known.
+    /// Drops files that an earlier path already gave. An explicitly given file takes precedence
+    /// over the same file found by a walk, because it is checked more strictly. `ids` are those of
+    /// the first explicitly given files, in order, as far as they are known.
     fn keep_each_once(&mut self, mut ids: Vec<Option<FileId>>) {
         self.found.sort_by_key(|found| found.walked_from.is_some());
         let rest = self.found.iter().skip(ids.len());
@@ -278,8 +280,8 @@ impl Discovery {
         for id in &ids {
             *files.entry(*id).or_default() += 1;
         }
-        // To ask for a real path costs a look at each directory above. A file of several names (hard links)
-        // is as many files here.
+        // Resolving a path costs a system call for each parent directory. Hard links of one file
+        // count as different files.
         let mut ids = ids.into_iter();
         let mut seen = Set::default();
         self.found.retain(|found| {
@@ -294,28 +296,29 @@ impl Discovery {
     }
 }
 
-/// What one file has in common with itself under every path that leads to it: device and number on it.
+/// The identity of a file under any path: device and inode number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct FileId(u64, u64);
 
 impl FileId {
-    /// `None` where the system does not tell.
+    /// Returns `None` on systems without file numbers.
     #[cfg(unix)]
-    #[expect(clippy::unnecessary_wraps, reason = "not every system tells")]
+    #[expect(clippy::unnecessary_wraps, reason = "not every system has file numbers")]
     fn of(metadata: &Metadata) -> Option<Self> {
         use std::os::unix::fs::MetadataExt;
         Some(Self(metadata.dev(), metadata.ino()))
     }
 
-    /// `None` where the system does not tell.
+    /// Returns `None` on systems without file numbers.
     #[cfg(not(unix))]
     fn of(_: &Metadata) -> Option<Self> {
         None
     }
 }
 
-/// Whether a `config.json` outside a backend's directory is a package config: an object with
-/// `backend` or `variants` or our `$schema`; if it does not parse, a text that speaks of both.
+/// Returns whether a `config.json` outside a backend directory is a package config: an object with
+/// `backend`, `variants` or our `$schema`. Text that does not parse counts if it contains both
+/// keys.
 pub fn is_package_config(loaded: &Loaded) -> bool {
     match &loaded.document {
         Ok(document) => {
@@ -338,7 +341,7 @@ fn named_kind(path: &Path) -> FoundKind {
     }
 }
 
-/// Whether a walk looks at a file of this name: a config, a precision list or a model.
+/// Returns whether a walk inspects a file of this name: a config, a precision list or a model.
 pub fn is_looked_at(name: &OsStr) -> bool {
     walked_kind(name, false).is_some() || name.to_str().is_some_and(model_file::has_extension)
 }

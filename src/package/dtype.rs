@@ -1,4 +1,4 @@
-//! The dtypes a config can express.
+//! The element types that a config can express.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ pub enum DType {
 }
 
 impl DType {
-    /// All of them, in the specification's order.
+    /// All dtypes in the order of the specification.
     pub const ALL: [Self; 10] = [
         Self::Bool,
         Self::Int8,
@@ -42,7 +42,7 @@ impl DType {
         Self::Bfloat16,
     ];
 
-    /// The name in a config.
+    /// Returns the name in a config.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bool => "bool",
@@ -58,12 +58,12 @@ impl DType {
         }
     }
 
-    /// The dtype a config calls `name`.
+    /// Returns the dtype with this name in a config.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
 
-    /// Bytes an element takes.
+    /// Returns the size of an element, in bytes.
     pub fn size(self) -> u64 {
         match self {
             Self::Bool | Self::Int8 | Self::Uint8 => 1,

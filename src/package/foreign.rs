@@ -1,14 +1,14 @@
-//! Configs of other libraries that stand where a package's config may stand: `mlx/config.json` of a
-//! transformers model, `coreml/config.json` of an exporter.
+//! Detects configs of other libraries in places where a package config may be: `mlx/config.json` of
+//! a transformers model, `coreml/config.json` of an exporter.
 //!
-//! A config that has any key of the format is the format's, however broken.
+//! A config with any key that only this format uses counts as a package config, however broken.
 
 use super::Loaded;
 use crate::source::json::Node;
 use crate::source::suggest;
 
-/// Keys of the format that no other library's config has at its root, or has with another meaning
-/// only together with its own marks.
+/// Keys of the format that other libraries do not use at the root, or use only together with their
+/// own marker keys.
 const OWN: [&str; 7] = [
     "backend",
     "variants",
@@ -19,7 +19,7 @@ const OWN: [&str; 7] = [
     "$schema",
 ];
 
-/// Marks of other libraries, and whose they are.
+/// Marker keys of other libraries, with the library's name.
 const MARKS: [(&str, &str); 12] = [
     ("model_type", "transformers"),
     ("architectures", "transformers"),
@@ -35,11 +35,11 @@ const MARKS: [(&str, &str); 12] = [
     ("num_hidden_layers", "transformers"),
 ];
 
-/// Whose config it is; `None` for one of the format, and for what does not say.
+/// Returns the library that a config belongs to; `None` for a package config or if it is unknown.
 pub fn owner(loaded: &Loaded) -> Option<&'static str> {
     let root = &loaded.document.as_ref().ok()?.root;
     let has = |key: &&str| root.get(key).is_some();
-    // Two keys decide alone: nothing else names both a backend and variants.
+    // Either key decides alone: no other library has them.
     if !root.is_object() || has(&"backend") || has(&"variants") {
         return None;
     }

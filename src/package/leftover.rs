@@ -1,17 +1,17 @@
-//! What older generators and revisions of the format leave in configs.
+//! Leftovers in configs: placeholders of generators and fields of earlier revisions of the format.
 
 use crate::source::JsonPath;
 use crate::source::json::Step;
 
-/// Fields of a variant that the format had once.
+/// Fields of a variant in an earlier revision of the format.
 pub const LEGACY_VARIANT_FIELDS: [&str; 2] = ["quantized", "default"];
 
-/// Whether a text is a generator's placeholder: `TODO` or `TODO_…`.
+/// Returns whether a text is a generator's placeholder: `TODO` or `TODO_…`.
 pub fn is_placeholder(text: &str) -> bool {
     text == "TODO" || text.starts_with("TODO_")
 }
 
-/// Whether `key` of the object at `object` is a field that variants had once.
+/// Returns whether `key` of the object at `object` is a former field of variants.
 pub fn is_legacy_field(object: &JsonPath, key: &str) -> bool {
     let is_variant = matches!(
         object.steps(),

@@ -1,5 +1,5 @@
-//! Which licence strings are known: SPDX identifiers and expressions, and model cards' slugs; and what
-//! a text that only looks like one of them was meant for.
+//! Recognizes licence strings: SPDX identifiers and expressions, and slugs of model cards. Suggests
+//! the right form of a text that only resembles one.
 
 /// Slugs of model hubs and well-known model licences that SPDX does not list, in lower case.
 const SLUGS: &[&str] = &[
@@ -53,7 +53,7 @@ const SLUGS: &[&str] = &[
     "yi-license",
 ];
 
-/// Families of licences, of which a text without a version names none; in lower case.
+/// Families of licences, in lower case, with the licences that a name without a version may mean.
 const FAMILIES: &[(&str, &[&str])] = &[
     ("agpl", &["AGPL-3.0-only", "AGPL-3.0-or-later"]),
     ("apache", &["Apache-2.0"]),
@@ -93,18 +93,18 @@ const FAMILIES: &[(&str, &[&str])] = &[
     ("public domain", &["CC0-1.0", "Unlicense"]),
 ];
 
-/// What a licence text is.
+/// The classification of a licence text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum License {
     /// An SPDX identifier or expression in any case, or a known slug.
     Known,
-    /// It only looks like one; these are what it may stand for, at least one.
+    /// Resembles a licence; holds the licences that it may stand for, at least one.
     Meant(Vec<String>),
-    /// Neither.
+    /// Neither of the above.
     Unknown,
 }
 
-/// Judges a licence text.
+/// Classifies a licence text.
 pub fn judge(license: &str) -> License {
     let trimmed = license.trim();
     if trimmed == license && is_known(license) {
@@ -123,8 +123,8 @@ pub fn judge(license: &str) -> License {
     }
 }
 
-/// The identifiers that a config may name, each with its full name where it has one: SPDX's, those that it
-/// deprecates left out, then slugs.
+/// Returns the identifiers that a config may use, with their full names if they have one: current
+/// SPDX identifiers, then slugs.
 pub fn names() -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
     let current = spdx::identifiers::LICENSES.iter().filter(|known| {
         spdx::license_id(known.name).is_some_and(|license| !license.is_deprecated())
@@ -133,18 +133,18 @@ pub fn names() -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
     current.chain(SLUGS.iter().map(|slug| (*slug, None)))
 }
 
-/// The full name of an SPDX identifier in any case.
+/// Returns the full name of an SPDX identifier in any case.
 pub fn full_name(license: &str) -> Option<&'static str> {
     let mut known = spdx::identifiers::LICENSES.iter();
     let known = known.find(|known| known.name.eq_ignore_ascii_case(license))?;
     Some(known.full_name)
 }
 
-/// Longest text that is compared with names of licences, in bytes.
+/// Maximum length of a text that is compared with licence names, in bytes.
 const MAX_LENGTH: usize = 100;
 
 fn is_known(license: &str) -> bool {
-    // Nearly all are written as SPDX writes them.
+    // Nearly all licences are written exactly as in SPDX.
     if spdx::license_id(license).is_some() {
         return true;
     }
@@ -152,13 +152,14 @@ fn is_known(license: &str) -> bool {
     is_slug || identifier(license).is_some() || is_expression(license)
 }
 
-/// The SPDX identifier that is this text in any case (SPDX specification, annex on expressions).
+/// Returns the SPDX identifier that equals this text in any case (SPDX specification, annex on
+/// expressions).
 fn identifier(text: &str) -> Option<&'static str> {
     let mut known = spdx::identifiers::LICENSES.iter().map(|known| known.name);
     known.find(|known| known.eq_ignore_ascii_case(text))
 }
 
-/// Whether the text is an SPDX expression once its identifiers have their own case.
+/// Returns whether the text is an SPDX expression, ignoring the case of identifiers.
 fn is_expression(license: &str) -> bool {
     let mode = spdx::ParseMode {
         allow_deprecated: true,
@@ -168,10 +169,10 @@ fn is_expression(license: &str) -> bool {
         && spdx::Expression::parse_mode(&canonical(license), mode).is_ok()
 }
 
-/// Longest text that is read as an expression, in bytes.
+/// Maximum length of a text that is parsed as an expression, in bytes.
 const MAX_EXPRESSION: usize = 1000;
 
-/// The text with each identifier in SPDX's own case.
+/// Returns the text with each identifier in SPDX's own case.
 fn canonical(license: &str) -> String {
     let words = license.split_inclusive([' ', '(', ')']).map(|part| {
         let word = part.trim_end_matches([' ', '(', ')']);
@@ -184,7 +185,7 @@ fn canonical(license: &str) -> String {
     words.collect()
 }
 
-/// What a text that is no identifier may stand for.
+/// Returns the licences that a text may stand for if it is not an identifier.
 fn meant(text: &str) -> Option<Vec<String>> {
     let plain = plain(text);
     let same = |name: &&str| self::plain(name) == plain;
@@ -201,8 +202,8 @@ fn meant(text: &str) -> Option<Vec<String>> {
     spdx().or_else(slug).map(one)
 }
 
-/// The words that tell licences apart: lower case, without "the", "license" and "version", and
-/// without the zero of a version.
+/// Returns the distinguishing words of a licence name: lower case, without "the", "license" and
+/// "version", and without the zero of a version.
 fn plain(text: &str) -> String {
     let mut words = String::new();
     let mut before = ' ';
@@ -226,8 +227,8 @@ fn plain(text: &str) -> String {
     plain.replace("gplv ", "gpl ")
 }
 
-/// Whether a licence is among those that are `allowed`: by its name, in any case, or as an SPDX expression that
-/// they fulfil. What is added to a licence by `WITH` only allows more.
+/// Returns whether `allowed` permits a licence, by its name in any case or as a satisfied SPDX
+/// expression. A `WITH` exception only adds permissions, so it is ignored.
 pub fn is_allowed(license: &str, allowed: &[String]) -> bool {
     let is_named = |text: &str| allowed.iter().any(|name| name.eq_ignore_ascii_case(text));
     if is_named(license) {

@@ -1,8 +1,9 @@
-//! What stands in one directory, for a file there that no walk met: one look at the directory instead of
-//! one for each name that matters.
+//! The relevant names in one directory, read at once instead of asking the file system for each
+//! name.
 //!
-//! Invariant: at most `MAX_ENTRIES` names are looked at; a directory that has more, or that cannot be
-//! listed whole, has no listing, and the disk is asked for each name.
+//! Used for files that no walk found. Invariant: at most `MAX_ENTRIES` names are read. A directory
+//! that has more entries, or that cannot be listed completely, gets no listing, and the file system
+//! is asked for each name.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::sieve::SETTINGS_FILE;
 use super::{card, model_file, precision, steps};
 
-/// Names that say something of the directory in which they stand.
+/// File names that mark the role of their directory.
 pub(super) const MARKS: [&str; 6] = [
     ".git",
     ".gitattributes",
@@ -20,32 +21,32 @@ pub(super) const MARKS: [&str; 6] = [
     card::FILE_NAME,
 ];
 
-/// Most entries of a directory that has a listing.
+/// Maximum number of entries in a directory that gets a listing.
 const MAX_ENTRIES: usize = 10_000;
 
-/// Most entries of a directory that is listed for a few names.
+/// Maximum number of entries in a directory that is listed for its marks alone.
 const MAX_SHORT: usize = 100;
 
-/// Bytes of a listing that are had at once: hundreds of names.
+/// Size of the buffer for directory entries, in bytes: enough for hundreds of names.
 #[cfg(target_os = "linux")]
 const ROOM: usize = 16 * 1024;
 
-/// The names in a directory that say something.
+/// The relevant names in a directory.
 #[derive(Debug)]
 pub struct Listing {
     directory: PathBuf,
     marks: Marks,
     models: Vec<String>,
-    /// Of the directory above.
+    /// The marks in the parent directory.
     above: Option<Marks>,
 }
 
-/// Which of the names that say something of a directory are in it.
+/// The set of marks in a directory, as a bit set.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Marks(u8);
 
 impl Listing {
-    /// Lists `directory`, which is `absolute` from the file system's root.
+    /// Lists `directory`, whose absolute path is `absolute`.
     pub fn read(directory: &Path, absolute: &Path) -> Option<Self> {
         let (mut marks, mut models) = (Marks::default(), Vec::new());
         let is_whole = each_name(directory, MAX_ENTRIES, |name| {
@@ -64,18 +65,18 @@ impl Listing {
         })
     }
 
-    /// The same with what is known of the directory above.
+    /// Adds the marks of the parent directory.
     #[must_use]
     pub fn with_above(self, above: Option<Marks>) -> Self {
         Self { above, ..self }
     }
 
-    /// Whether something of the name of a mark is in the absolute `directory`; `None` if it was not listed.
+    /// Returns whether the absolute `directory` contains this mark; `None` if it was not listed.
     pub(super) fn has(&self, directory: &Path, mark: &str) -> Option<bool> {
         self.of(directory).map(|marks| marks.has(mark))
     }
 
-    /// The marks in the absolute `directory`, if it was listed.
+    /// Returns the marks in the absolute `directory`, if it was listed.
     pub(super) fn of(&self, directory: &Path) -> Option<Marks> {
         let is = |one: &Path| one.as_os_str() == directory.as_os_str();
         if is(&self.directory) {
@@ -85,15 +86,15 @@ impl Listing {
             .filter(|_| steps::above(&self.directory).is_some_and(is))
     }
 
-    /// Names of the model files, in no order.
+    /// Returns the names of the model files, in no particular order.
     pub(super) fn models(&self) -> &[String] {
         &self.models
     }
 }
 
 impl Marks {
-    /// Those in a directory that is of interest for nothing else: only if it has few entries, or to ask for each name
-    /// costs less.
+    /// Reads the marks of a directory whose other names are irrelevant. `None` if it has many
+    /// entries: asking for each mark is then cheaper.
     pub fn read(directory: &Path) -> Option<Self> {
         let mut marks = Self::default();
         let is_whole = each_name(directory, MAX_SHORT, |name| {
@@ -102,7 +103,7 @@ impl Marks {
         is_whole.then_some(marks)
     }
 
-    /// Whether a name is a mark, which it is then known to be there.
+    /// Records the name if it is a mark, and returns whether it is.
     fn take(&mut self, name: &OsStr) -> bool {
         let at = MARKS.iter().position(|mark| name == *mark);
         self.0 |= at.map_or(0, |at| 1 << at);
@@ -115,7 +116,7 @@ impl Marks {
     }
 }
 
-/// A directory as the system takes it, to which no path means nothing.
+/// Returns a path that the system accepts: `.` for an empty one.
 fn named(directory: &Path) -> &Path {
     if directory.as_os_str().is_empty() {
         Path::new(".")
@@ -124,7 +125,8 @@ fn named(directory: &Path) -> &Path {
     }
 }
 
-/// Tells the names in a directory; whether these are all, and not more than `most`. `None` if it cannot be listed.
+/// Passes each name in a directory to `take`. Returns whether these were all, at most `most`;
+/// `None` if the directory cannot be listed.
 #[cfg(target_os = "linux")]
 fn each_name(directory: &Path, most: usize, mut take: impl FnMut(&OsStr)) -> Option<bool> {
     use std::mem::MaybeUninit;
@@ -132,7 +134,7 @@ fn each_name(directory: &Path, most: usize, mut take: impl FnMut(&OsStr)) -> Opt
 
     use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
 
-    // The standard library takes 32 KiB of memory for a listing, and some for each name.
+    // The standard library would allocate 32 KiB for a listing, and memory for each name.
     let mut room = [MaybeUninit::uninit(); ROOM];
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = openat(CWD, named(directory), flags, Mode::empty()).ok()?;
@@ -153,7 +155,7 @@ fn each_name(directory: &Path, most: usize, mut take: impl FnMut(&OsStr)) -> Opt
     Some(true)
 }
 
-/// The same where the system has no other way.
+/// Portable version of the above.
 #[cfg(not(target_os = "linux"))]
 fn each_name(directory: &Path, most: usize, mut take: impl FnMut(&OsStr)) -> Option<bool> {
     for (count, entry) in std::fs::read_dir(named(directory)).ok()?.enumerate() {

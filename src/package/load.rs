@@ -1,4 +1,5 @@
-//! Reading a JSON file of a package: bounded, and never failing at the first surprise.
+//! Loads a JSON file of a package within size limits, and records why loading failed instead of
+//! returning early.
 //!
 //! Invariant: at most [`MAX_SIZE`] bytes are read, and only from regular files.
 
@@ -10,34 +11,34 @@ use std::path::Path;
 use crate::source::json::SyntaxError;
 use crate::source::{self, Document, Reader, Span, lfs};
 
-/// Largest config or precision list that is read, in bytes. Real ones have some kilobytes.
+/// Maximum size of a config or precision list, in bytes. Real ones have some kilobytes.
 pub const MAX_SIZE: u64 = 4 * 1024 * 1024;
 
-/// A file's text and what it parsed to.
+/// A file's text and its parsed document.
 #[derive(Debug)]
 pub struct Loaded {
-    /// The text, as far as it is UTF-8; empty if the file could not be read.
+    /// The valid UTF-8 part of the text; empty if the file could not be read.
     pub text: String,
-    /// The parsed text, or why there is none.
+    /// The parsed document, or the reason why it is missing.
     pub document: Result<Document, LoadFault>,
 }
 
-/// Why a file has no document.
+/// The reason why a file could not be loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoadFault {
-    /// It cannot be read: the reason.
+    /// The file cannot be read; holds the reason.
     Unreadable(String),
-    /// It is larger than [`MAX_SIZE`]: its size in bytes, as far as known.
+    /// The file is larger than [`MAX_SIZE`]; holds its size in bytes, as far as known.
     TooLarge(u64),
-    /// It has no bytes, or nothing but white space.
+    /// The file is empty or contains only white space.
     Empty,
-    /// It is a Git LFS pointer, not the file itself.
+    /// The file is a Git LFS pointer, not the real file.
     LfsPointer(lfs::Pointer),
-    /// It is not JSON.
+    /// The file is invalid JSON.
     Syntax(SyntaxError),
 }
 
-/// `it is empty`: goes on after the file's name.
+/// Completes a sentence after the file's name: `it is empty`.
 impl fmt::Display for LoadFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -45,7 +46,7 @@ impl fmt::Display for LoadFault {
             Self::TooLarge(size) => write!(f, "it has {size} bytes, the limit is {MAX_SIZE}"),
             Self::Empty => f.write_str("it is empty"),
             Self::LfsPointer(_) => f.write_str("it is a Git LFS pointer"),
-            Self::Syntax(error) => write!(f, "it is not JSON: {}", error.message),
+            Self::Syntax(error) => write!(f, "it is invalid JSON: {}", error.message),
         }
     }
 }
@@ -56,7 +57,8 @@ impl Loaded {
         Self::read_sized(path, None)
     }
 
-    /// The same for a file that is known to be a regular one of this size in bytes, if it is known.
+    /// Like [`Self::read`], for a file that may already be known to be regular and of this size in
+    /// bytes.
     pub fn read_sized(path: &Path, size: Option<u64>) -> Self {
         match read_bounded(path, size) {
             Ok(bytes) => Self::from_bytes(bytes),
@@ -67,7 +69,7 @@ impl Loaded {
         }
     }
 
-    /// Parses bytes.
+    /// Parses the bytes of a file.
     pub fn from_bytes(bytes: Vec<u8>) -> Self {
         if let Some(pointer) = lfs::Pointer::parse(&bytes) {
             return Self {
@@ -130,7 +132,7 @@ impl Loaded {
     }
 }
 
-/// Whether every other byte of a text's beginning is 0, as in Latin letters of UTF-16.
+/// Returns whether every other byte at the beginning is 0, as in Latin text in UTF-16.
 fn is_utf16(bytes: &[u8]) -> bool {
     const HEAD: usize = 16;
     let head = bytes.get(..HEAD).unwrap_or(&bytes[..bytes.len() / 2 * 2]);
@@ -145,11 +147,11 @@ fn unreadable(error: &io::Error) -> LoadFault {
     LoadFault::Unreadable(error.to_string())
 }
 
-/// Opens a file; tells its size, which must be a regular one's unless it is known.
+/// Opens a file and returns it with its size. It must be a regular file unless `size` is known.
 fn open(path: &Path, size: Option<u64>) -> Result<(Reader, u64), LoadFault> {
     let file = source::open(path).map_err(|error| match fs::read_link(path) {
         Ok(target) if error.kind() == io::ErrorKind::NotFound => LoadFault::Unreadable(format!(
-            "it is a symbolic link to {}, where nothing is",
+            "it is a symbolic link to {}, which does not exist",
             target.display()
         )),
         _ => unreadable(&error),
@@ -164,13 +166,13 @@ fn read_bounded(path: &Path, size: Option<u64>) -> Result<Vec<u8>, LoadFault> {
     if size > MAX_SIZE {
         return Err(LoadFault::TooLarge(size));
     }
-    // The size fits: it is at most MAX_SIZE. One more, so that the end is met without growing.
+    // The size is at most MAX_SIZE. One extra byte detects the end of the file without growing the
+    // buffer.
     let capacity = usize::try_from(size + 1).unwrap_or_default();
     let mut bytes = vec![0; capacity];
     let first = file.read(&mut bytes).map_err(|error| unreadable(&error))?;
     bytes.truncate(first);
-    // With room for one byte more, a file that gives its size ends there. The size a file system reports is
-    // not always true: then one byte more than allowed is asked for.
+    // The reported size may be wrong. Then the rest is read, up to one byte more than allowed.
     if first as u64 != size {
         let mut rest = file.take(MAX_SIZE + 1 - first as u64);
         rest.read_to_end(&mut bytes)

@@ -1,7 +1,9 @@
-//! Who else names a file: configs and links around it, wherever a reference to it may stand.
+//! Finds configs and symbolic links that refer to a file, so that `pkgtool fix` does not rename a
+//! file in use.
 //!
-//! Invariant: more is looked at than a walk for packages looks at. What settings leave out, hidden directories and
-//! configs that do not parse name files all the same. Reads are bounded, and so is the number of entries.
+//! Invariant: the search covers more than a walk for packages. Files excluded by settings, hidden
+//! directories and configs that do not parse are included. Reads and the number of entries are
+//! bounded.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -14,40 +16,40 @@ use super::walked::strip_current_dir;
 use super::{Loaded, Roots, config, roots, steps};
 use crate::source::json::{Kind, Node};
 
-/// How many directories without a repository a reference may go up, and so how far from there down again.
+/// Number of levels that a reference may go up, and down again, outside a repository.
 const REACH: usize = 2;
 
-/// Configs and links around files.
+/// The configs and links in the directories from which files may be referenced.
 #[derive(Debug)]
 pub struct Surroundings {
-    /// Directories that were looked through.
+    /// Directories that were searched.
     tops: Vec<PathBuf>,
-    /// Those that were as far as references reach.
+    /// Directories that were searched only as deep as references reach.
     near: BTreeSet<PathBuf>,
     configs: BTreeSet<PathBuf>,
-    /// Links, and where they lead by one step.
+    /// Links, with their direct targets.
     links: BTreeSet<(PathBuf, PathBuf)>,
-    /// Entries that may still be looked at.
+    /// Remaining number of entries that may be inspected.
     left: usize,
-    /// The directory in which it were too many.
+    /// The directory in which the limit was reached.
     unfinished: Option<PathBuf>,
 }
 
-/// What names a file.
+/// A reference to a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mention {
-    /// This config.
+    /// A config that references it.
     Config(PathBuf),
-    /// This config's text, which does not parse.
+    /// A config that does not parse, but contains the name.
     Broken(PathBuf),
-    /// This symbolic link leads to it.
+    /// A symbolic link that leads to it.
     Link(PathBuf),
-    /// It is not known: there is more below this directory than is looked at.
+    /// Unknown: the limit was reached below this directory.
     Unknown(PathBuf),
 }
 
 impl Surroundings {
-    /// Nothing looked at yet; at most so many entries of directories will be.
+    /// Creates an empty set. At most `most` directory entries will be inspected.
     pub fn new(most: usize) -> Self {
         Self {
             tops: Vec::new(),
@@ -59,8 +61,9 @@ impl Surroundings {
         }
     }
 
-    /// Looks through all from which a reference may lead into `directory`: the repository and those around it, of
-    /// which it is a part (a submodule), or where there is none as far as references may go up and down again.
+    /// Searches every directory from which a reference may lead into `directory`: its repository,
+    /// and the repositories that contain it as a submodule. Without a repository, the levels that a
+    /// reference may go up and down again.
     pub fn add_around(&mut self, directory: &Path, roots: &Roots) {
         let directory = roots.absolute(directory);
         let around = |inner: &PathBuf| roots.checkout(steps::above(inner)?);
@@ -74,7 +77,7 @@ impl Surroundings {
         }
     }
 
-    /// Looks through a directory that the caller named.
+    /// Searches an explicitly given directory.
     pub fn add_named(&mut self, directory: &Path, roots: &Roots) {
         self.add(&roots.absolute(directory), usize::MAX);
     }
@@ -89,7 +92,7 @@ impl Surroundings {
         }
         let mut walk = WalkDir::new(top).max_depth(depth).into_iter();
         while let Some(entry) = walk.next() {
-            // What cannot be listed names nothing that can be read.
+            // An unreadable directory contains no readable references.
             let Ok(entry) = entry else { continue };
             if self.left == 0 {
                 self.unfinished.get_or_insert_with(|| top.to_owned());
@@ -112,8 +115,8 @@ impl Surroundings {
         }
     }
 
-    /// The first that names `file`, which is absolute. `text_of` has the texts that configs will have, by their real
-    /// paths; others are read.
+    /// Returns the first reference to `file`, an absolute path. `text_of` returns the planned new
+    /// text of a config by its real path; other configs are read.
     pub fn mention(
         &self,
         file: &Path,
@@ -137,16 +140,16 @@ impl Surroundings {
     }
 }
 
-/// Directories that hold no packages, and many files.
+/// Returns whether a directory contains no packages but many files.
 fn is_others(name: &OsStr) -> bool {
     name == ".git" || name == "node_modules"
 }
 
-/// A file that is looked for.
+/// The file that is searched for.
 struct Sought {
     /// Its name.
     name: String,
-    /// Its place, links on the way to it resolved; it may be one itself.
+    /// Its path with links in the parent directories resolved; the file itself may be a link.
     place: PathBuf,
 }
 
@@ -158,10 +161,10 @@ impl Sought {
         })
     }
 
-    /// Whether a path leads to the file, or into it where it is a folder.
+    /// Returns whether a path leads to the file, or into it if it is a directory.
     fn is(&self, path: &Path) -> bool {
         let path = normalize(path);
-        // To ask the disk costs more than to look for the name.
+        // Comparing names is cheaper than asking the file system.
         let names = path
             .components()
             .any(|one| one.as_os_str() == self.name.as_str());
@@ -188,15 +191,15 @@ impl Sought {
     }
 }
 
-/// Where a file is, links to its directory resolved.
+/// Returns the path of a file with links in its parent directories resolved.
 fn place(file: &Path) -> Option<PathBuf> {
     let directory = file.parent().filter(|it| !it.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new(".")).canonicalize().ok()?;
     Some(directory.join(file.file_name()?))
 }
 
-/// Whether a text anywhere in a value is meant, under whatever key: an author's mistake in the key is no reason to
-/// break what it names.
+/// Returns whether any string in a value matches, under any key. A reference under a mistyped key
+/// counts too.
 fn has_text(node: &Node, is_meant: &dyn Fn(&str) -> bool) -> bool {
     match &node.kind {
         Kind::String(text) => is_meant(text),

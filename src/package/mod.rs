@@ -1,6 +1,8 @@
-//! What a package is: its config, variants, tensor specs, precision list, references and names.
+//! The package format: config, variants, tensor specs, precision list, file references and the
+//! naming convention.
 //!
-//! Knows the format's vocabulary; knows no rule and opens no model file.
+//! This module knows the vocabulary of the format. It contains no validation rules and opens no
+//! model files.
 
 pub mod backend;
 mod bare;

@@ -1,8 +1,8 @@
-//! Which files are models, as far as their names tell.
+//! Recognizes model files by their names.
 
 use std::path::is_separator;
 
-/// Extensions of model files, files of weights that a model names left out.
+/// Extensions of model files, without those of separate weight files.
 const EXTENSIONS: [&str; 9] = [
     "pte",
     "bpte",
@@ -14,32 +14,33 @@ const EXTENSIONS: [&str; 9] = [
     "gguf",
     "safetensors",
 ];
-/// Those of models that are directories.
+/// Extensions of models that are directories.
 const BUNDLES: [&str; 2] = ["mlpackage", "mlmodelc"];
 
-/// Whether a file of this name or path is a model by its extension.
+/// Returns whether the extension of this name or path is that of a model.
 pub fn has_extension(path: &str) -> bool {
     is_one_of(path, &EXTENSIONS)
 }
 
-/// Whether a file of this name holds only what macOS keeps of another one (`._x.pte`), on disks that cannot keep it.
+/// Returns whether a file of this name is an AppleDouble file (`._x.pte`), in which macOS keeps
+/// attributes of another file.
 pub fn is_shadow(name: &str) -> bool {
     name.starts_with("._")
 }
 
-/// The extensions in words: `.pte, .onnx, .tflite`.
+/// Returns the extensions as a list: `.pte, .onnx, .tflite`.
 pub fn extensions() -> String {
     let all = EXTENSIONS.map(|extension| format!(".{extension}"));
     all.join(", ")
 }
 
-/// Whether a model of this name or path is a directory by its extension.
+/// Returns whether the extension of this name or path is that of a model directory.
 pub fn is_bundle(path: &str) -> bool {
     is_one_of(path, &BUNDLES)
 }
 
 fn is_one_of(path: &str, extensions: &[&str]) -> bool {
-    // Walks ask for every file: a `Path` would be taken apart into its components.
+    // Walks call this for every file. Parsing a `Path` into components would be slower.
     let Some((stem, extension)) = path.trim_end_matches(is_separator).rsplit_once('.') else {
         return false;
     };

@@ -1,13 +1,13 @@
 //! The naming convention of model files:
 //! `<model>[_<size>][_<component>]_<backend>_<precision>.<extension>`, lower case.
 //!
-//! Tokens may themselves hold `_` (`0_6b`, `qat_lora`), publishers add free tokens (a chip before
-//! `qnn`, a resolution at the end), so only what the convention fixes is asked for: the model
-//! first, then the backend, then the precision.
+//! Tokens may themselves contain `_` (`0_6b`, `qat_lora`), and publishers add free tokens (a chip
+//! before `qnn`, a resolution at the end). So only the fixed parts are required: first the model,
+//! then the backend, then the precision.
 
 use super::Backend;
 
-/// Words that parts of pipelines are called by, in the order in which these run.
+/// Words for the components of pipelines, in the order in which the components run.
 pub const PARTS: [&str; 17] = [
     "scheduler",
     "tokenizer",
@@ -28,7 +28,7 @@ pub const PARTS: [&str; 17] = [
     "vocoder",
 ];
 
-/// What a file's name should say.
+/// The expected parts of a file name.
 #[derive(Debug, Clone, Copy)]
 pub struct Expected<'a> {
     /// Model token.
@@ -43,25 +43,25 @@ pub struct Expected<'a> {
     pub precision: &'a str,
 }
 
-/// How a name departs from the convention.
+/// A deviation of a name from the convention.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NameFault {
     /// Characters other than `a-z`, `0-9` and `_` before the extension.
     Characters,
-    /// It names another backend.
+    /// Contains the name of another backend.
     OtherBackend(Backend),
-    /// It names another precision of the list.
+    /// Contains another precision of the list.
     OtherPrecision(String),
-    /// It does not begin with the model token.
+    /// Does not begin with the model token.
     NoModel,
-    /// It has no backend token after the model.
+    /// Has no backend token after the model.
     NoBackend,
-    /// It has no precision token.
+    /// Has no precision token.
     NoPrecision,
 }
 
 impl Expected<'_> {
-    /// The name that follows the convention to the letter, with this extension.
+    /// Returns the conventional name with this extension.
     pub fn name(&self, extension: &str) -> String {
         let tokens = [
             self.model,
@@ -74,7 +74,7 @@ impl Expected<'_> {
         format!("{stem}.{extension}")
     }
 
-    /// Holds `file_name` against the convention; `known` are the precision list's tokens.
+    /// Checks `file_name` against the convention; `known` are the tokens of the precision list.
     pub fn check<'k>(
         &self,
         file_name: &str,
@@ -120,7 +120,7 @@ impl Expected<'_> {
         if has_token(tail, self.precision) {
             return Ok(());
         }
-        // The longest: `qat_lora` rather than a token that it contains.
+        // The longest token wins: `qat_lora` rather than a token that it contains.
         let other = known
             .filter(|token| has_token(tail, token))
             .max_by_key(|token| token.len());
@@ -130,13 +130,13 @@ impl Expected<'_> {
     }
 }
 
-/// The rest of `stem` after the leading `token`.
+/// Returns the rest of `stem` after the leading `token`.
 fn strip_token<'s>(stem: &'s str, token: &str) -> Option<&'s str> {
     let rest = stem.strip_prefix(token)?;
     (rest.is_empty() || rest.starts_with('_')).then_some(rest)
 }
 
-/// Whether `token` stands in `text` between `_` or the ends.
+/// Returns whether `text` contains `token` between `_` or the ends.
 pub fn has_token(text: &str, token: &str) -> bool {
     let mut starts = std::iter::successors(Some(text), |rest| Some(rest.split_once('_')?.1));
     !token.is_empty() && starts.any(|rest| strip_token(rest, token).is_some())

@@ -1,14 +1,14 @@
-//! The precision list: which tokens exist and which of them mean quantized.
+//! The precision list: the known precision tokens, and whether each means quantized.
 
 use crate::source::json::{Document, JsonPath, Node};
 
-/// The list inside the binary, used where a repository brings none of its own.
+/// The built-in list, used if a repository has none of its own.
 pub const DEFAULT_LIST: &str = include_str!("../../schemas/precisions.json");
 
-/// The file name under which a repository brings its own list.
+/// The file name of a repository's own list.
 pub const FILE_NAME: &str = "precisions.json";
 
-/// The two arrays of a list file.
+/// The keys of the two arrays in a list file.
 pub const GROUPS: [&str; 2] = ["quantized", "non_quantized"];
 
 /// A precision list. Tokens are kept in file order.
@@ -21,7 +21,7 @@ pub struct PrecisionList {
 }
 
 impl PrecisionList {
-    /// What can be read of a list: strings in the two arrays; anything else is left out.
+    /// Reads the strings in the two arrays and ignores everything else.
     pub fn from_document(document: &Document) -> Self {
         let tokens = |group| {
             let elements = document.root.get(group).map_or(&[][..], Node::elements);
@@ -38,16 +38,16 @@ impl PrecisionList {
         }
     }
 
-    /// The list inside the binary.
+    /// Returns the built-in list.
     ///
     /// # Panics
-    /// Never: a test reads the same text.
+    /// Never: a test parses the same text.
     pub fn embedded() -> Self {
         let document = Document::parse(DEFAULT_LIST).expect("the embedded list is JSON");
         Self::from_document(&document)
     }
 
-    /// This list and the tokens of another that it lacks.
+    /// Returns this list with the missing tokens of `extra` added.
     #[must_use]
     pub fn with(&self, extra: &Self) -> Self {
         let mut list = self.clone();
@@ -59,7 +59,7 @@ impl PrecisionList {
         list
     }
 
-    /// All tokens, quantized ones first.
+    /// Returns all tokens, quantized ones first.
     pub fn tokens(&self) -> impl Iterator<Item = &str> {
         self.quantized
             .iter()
@@ -67,12 +67,12 @@ impl PrecisionList {
             .map(String::as_str)
     }
 
-    /// Whether the token is in the list.
+    /// Returns whether the token is in the list.
     pub fn contains(&self, token: &str) -> bool {
         self.tokens().any(|known| known == token)
     }
 
-    /// Tokens that this list takes for the opposite of what another does.
+    /// Returns the tokens that are quantized in one list and not in the other.
     pub fn against<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a str> {
         self.tokens().filter(|token| {
             let own = self.is_quantized(token);
@@ -80,7 +80,8 @@ impl PrecisionList {
         })
     }
 
-    /// Whether variants of this precision are quantized; `None` for a token not in the list.
+    /// Returns whether variants of this precision are quantized; `None` for a token that is not in
+    /// the list.
     pub fn is_quantized(&self, token: &str) -> Option<bool> {
         if self.quantized.iter().any(|known| known == token) {
             Some(true)
@@ -93,7 +94,7 @@ impl PrecisionList {
     }
 }
 
-/// Paths of the elements of `group` in a list document, with their tokens.
+/// Returns the paths of the elements of `group` in a list document, with their tokens.
 pub fn located_tokens<'a>(
     document: &'a Document,
     group: &'a str,

@@ -1,7 +1,7 @@
-//! References from a config to files, and the border they may not cross.
+//! Resolves file references in a config, and rejects references that leave the package.
 //!
-//! The check is lexical: a reference is judged by its text and the config's place below the
-//! package root, not by what symbolic links on one machine make of it.
+//! The check is lexical: it considers only the text of a reference and the depth of the config
+//! below the package root. Symbolic links do not matter.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -9,7 +9,7 @@ use super::{config, model_file};
 use crate::source::normal::is_normal;
 pub use crate::source::normal::normalize;
 
-/// Why a reference cannot be followed.
+/// The reason why a reference cannot be resolved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceError {
     /// `""`.
@@ -18,7 +18,7 @@ pub enum ReferenceError {
     /// Only dots: a directory.
     #[error("names a directory, not a file")]
     Dots,
-    /// `https://…` and the like.
+    /// `https://…` and similar.
     #[error("is a URL")]
     Url,
     /// Begins with `/` or a drive letter.
@@ -27,21 +27,21 @@ pub enum ReferenceError {
     /// Windows separators.
     #[error("contains a backslash")]
     Backslash,
-    /// A NUL character, which no file system takes.
+    /// A NUL character, which no file system supports.
     #[error("contains a NUL character")]
     Nul,
-    /// The config in which it is written.
+    /// The config that contains the reference.
     #[error("is this config itself")]
     Itself,
-    /// More `..` than there are directories up to the package root.
+    /// More `..` than directories up to the package root.
     #[error("leaves the package root")]
     OutsideRoot,
 }
 
-/// The path of the file that `reference`, written in a config in `directory`, means.
+/// Returns the path of the file that `reference` in a config in `directory` leads to.
 ///
-/// `depth` is how many directories `directory` lies below the package root: so many `..` are
-/// allowed.
+/// `depth` is the number of levels of `directory` below the package root, and so the maximum number
+/// of `..`.
 pub fn resolve(directory: &Path, depth: usize, reference: &str) -> Result<PathBuf, ReferenceError> {
     if reference.is_empty() {
         return Err(ReferenceError::Empty);
@@ -76,7 +76,7 @@ pub fn resolve(directory: &Path, depth: usize, reference: &str) -> Result<PathBu
             _ => {}
         }
     }
-    // No system opens a file by a name that ends so, only the directory of a bundle.
+    // A trailing `/` is valid only for a model that is a directory.
     let is_directory = reference.ends_with('/') && !model_file::is_bundle(reference);
     if !named || is_directory {
         return Err(ReferenceError::Dots);
@@ -89,7 +89,7 @@ pub fn resolve(directory: &Path, depth: usize, reference: &str) -> Result<PathBu
     Ok(path)
 }
 
-/// The path of a name in a directory, in one piece of memory.
+/// Joins a directory and a name with a single allocation.
 fn beside(directory: &Path, name: &str) -> PathBuf {
     let mut path = PathBuf::with_capacity(directory.as_os_str().len() + 1 + name.len());
     path.push(directory);
@@ -101,7 +101,8 @@ fn beside(directory: &Path, name: &str) -> PathBuf {
     }
 }
 
-/// Whether a reference can be seen to be the name of a file beside the config, as nearly every one is.
+/// Returns whether a reference is obviously the name of a file beside the config, as nearly all
+/// are.
 fn is_plain_name(reference: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     !reference.starts_with('.')

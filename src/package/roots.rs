@@ -1,6 +1,6 @@
-//! Where files stand: absolute paths, package roots, and paths as reports show them.
+//! Computes absolute paths, package roots, and paths as reports show them.
 //!
-//! Asks the system for the working directory once a run, and looks at each directory once.
+//! The working directory is read once per run, and each directory is inspected once.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use super::{Backend, steps};
 use crate::source::bounds;
 use crate::source::hashed::Map;
 
-/// The working directory, and the repositories found so far.
+/// The working directory, and a cache of repository roots.
 #[derive(Debug, Default)]
 pub struct Roots {
     here: PathBuf,
@@ -21,12 +21,12 @@ pub struct Roots {
     downloads: Nearest,
 }
 
-/// The nearest ancestor of a kind, for each directory that was asked for.
-/// Keys are hashed as text: a path would be taken apart each time.
+/// The nearest matching ancestor of each directory that was looked up. Keys are hashed as text,
+/// which is faster than hashing the components of a path.
 type Nearest = Mutex<Map<OsString, Option<PathBuf>>>;
 
 impl Roots {
-    /// Nothing found yet; relative paths begin at the working directory.
+    /// Creates an empty cache; relative paths start at the working directory.
     pub fn new() -> Self {
         Self {
             here: std::env::current_dir().unwrap_or_default(),
@@ -35,19 +35,19 @@ impl Roots {
         }
     }
 
-    /// The path from the file system's root, without `.` and `..`; links are not resolved.
+    /// Returns the absolute path without `.` and `..`; links are not resolved.
     pub fn absolute(&self, path: &Path) -> PathBuf {
         normalize(&self.here.join(path))
     }
 
-    /// The directory that references of a config in the absolute `directory` may not leave: the
-    /// nearest ancestor that is a repository's root, else two levels above the config's directory.
-    /// How the caller named the config makes no difference.
+    /// Returns the directory that references of a config in the absolute `directory` may not leave.
+    /// It is the nearest ancestor that is a repository's root, else two levels above the config's
+    /// directory. The spelling of the caller's path does not matter.
     pub fn package_root(&self, directory: &Path) -> PathBuf {
         self.package_root_seen(directory, None)
     }
 
-    /// The same, the disk not asked for what a walk has seen.
+    /// Like [`Self::package_root`], using the directory contents that a walk recorded.
     pub fn package_root_seen(&self, directory: &Path, seen: Option<Seen<'_>>) -> PathBuf {
         match self.repository_seen(directory, seen) {
             Some(root) => root,
@@ -55,17 +55,18 @@ impl Roots {
         }
     }
 
-    /// The repository of a config in the absolute `directory`: a checkout, or a download from a hub.
+    /// Returns the repository of a config in the absolute `directory`: a checkout, or a download
+    /// from a hub.
     pub fn repository(&self, directory: &Path) -> Option<PathBuf> {
         self.repository_seen(directory, None)
     }
 
-    /// The nearest ancestor of the absolute `directory` with a `.git`.
+    /// Returns the nearest ancestor of the absolute `directory` with a `.git`.
     pub fn checkout(&self, directory: &Path) -> Option<PathBuf> {
         self.checkout_seen(directory, None)
     }
 
-    /// Whether the absolute `directory` has a `.git` itself.
+    /// Returns whether the absolute `directory` itself has a `.git`.
     pub fn is_checkout(&self, directory: &Path, seen: Option<Seen<'_>>) -> bool {
         let known = seen.and_then(|seen| seen.has(directory, ".git"));
         known.unwrap_or_else(|| self.checkout(directory).as_deref() == Some(directory))
@@ -77,9 +78,9 @@ impl Roots {
         })
     }
 
-    /// Directories in which the precision list of a config in the absolute `directory` is looked
-    /// for, the nearest first: those from its own up to the package `root`, then the one the caller
-    /// named.
+    /// Returns the directories that may contain the precision list for a config in the absolute
+    /// `directory`, nearest first: those from its own up to the package `root`, then the one that
+    /// the caller gave.
     pub fn list_places<'a>(
         &'a self,
         directory: &'a Path,
@@ -91,8 +92,8 @@ impl Roots {
         own.map(Cow::Borrowed).chain(given.map(Cow::Owned))
     }
 
-    /// The path as reports show it: relative to the working directory where it lies below it, with
-    /// `/` between its parts.
+    /// Returns the path as reports show it: relative to the working directory if it is below it,
+    /// and with `/` as separator.
     pub fn shown(&self, path: &Path) -> String {
         let text = steps::below(path, &self.here).unwrap_or(path);
         let text = text.to_string_lossy();
@@ -116,25 +117,26 @@ impl Roots {
     }
 }
 
-/// Whether something that a walk would have remembered is in the absolute `directory`.
+/// Returns whether the absolute `directory` contains `name`, from the recorded contents if
+/// possible.
 fn has(directory: &Path, name: &str, seen: Option<Seen<'_>>) -> bool {
     let known = seen.and_then(|seen| seen.has(directory, name));
     known.unwrap_or_else(|| directory.join(name).symlink_metadata().is_ok())
 }
 
-/// The nearest ancestor that is of the kind, itself included.
+/// Returns the nearest ancestor that matches, possibly the directory itself.
 fn nearest(
     known: &Nearest,
     directory: &Path,
     seen: Option<Seen<'_>>,
     is_it: impl Fn(&Path) -> bool,
 ) -> Option<PathBuf> {
-    // The lock is not held while the disk is asked: at worst two threads ask the same.
+    // The lock is released during I/O, so two threads may inspect the same directory.
     let known = || known.lock().unwrap_or_else(PoisonError::into_inner);
     let mut passed = Vec::new();
     let mut found = None;
     for ancestor in steps::upwards(directory) {
-        // To know it costs nothing: no lock, no entry.
+        // The recorded contents need no lock and no cache entry.
         if seen.is_some_and(|seen| seen.covers(ancestor)) {
             if is_it(ancestor) {
                 return Some(ancestor.to_owned());
@@ -155,14 +157,15 @@ fn nearest(
     found
 }
 
-/// Whether a directory is a backend's: it is in a repository, never its root.
+/// Returns whether this is a backend directory: such a directory is inside a repository, never its
+/// root.
 fn is_backend(directory: &Path) -> bool {
     steps::name(directory)
         .and_then(Backend::from_name)
         .is_some()
 }
 
-/// How many directories `directory` lies below `root`; 0 if it does not.
+/// Returns the number of levels of `directory` below `root`; 0 if it is not below.
 pub fn depth_below(directory: &Path, root: &Path) -> usize {
     steps::below(directory, root).map_or(0, |below| below.components().count())
 }

@@ -1,7 +1,7 @@
-//! The format's identifier for a config that has none: `$schema` as the configs around it write it.
+//! Determines the `$schema` identifier for a config that has none, from the configs around it.
 //!
-//! Invariant: no package gets another identifier than its own. Bounded: other backends' configs, then those of other
-//! sizes, of which at most `MAX_SIZES` directories are looked at.
+//! Invariant: a package never gets the identifier of another package. The search is bounded: first
+//! the configs of other backends, then those of other sizes in at most `MAX_SIZES` directories.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,23 +13,25 @@ use super::size::is_size_token;
 use super::{Backend, Loaded};
 use crate::source::json::Node;
 
-/// Most directories of other sizes that are looked into.
+/// Maximum number of directories of other sizes that are inspected.
 const MAX_SIZES: usize = 50;
 
-/// An identifier, and what says so.
+/// An identifier and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaId {
     /// The identifier.
     pub id: String,
-    /// What says that it is the package's.
+    /// The evidence for the identifier, in words.
     pub evidence: &'static str,
-    /// Whether configs around have different ones and no setting decides; then it is the most frequent one.
+    /// True if surrounding configs differ and no setting decides; then `id` is the most frequent
+    /// one.
     pub is_mixed: bool,
 }
 
 impl SchemaId {
-    /// The identifier of a config in the absolute `directory`, so many levels below the package root: that of the
-    /// configs beside it, else the project's setting, else the format's own.
+    /// Determines the identifier of a config in the absolute `directory`, `depth` levels below the
+    /// package root. It is that of the configs beside it, else the project's setting, else the
+    /// format's own.
     pub fn of(directory: &Path, depth: usize, setting: Option<&str>) -> Self {
         let around = around(directory, depth);
         let most = around
@@ -54,7 +56,7 @@ impl SchemaId {
     }
 }
 
-/// The identifiers of the nearest configs that have any, with how many have each.
+/// Counts the identifiers of the nearest configs that have any.
 fn around(directory: &Path, depth: usize) -> BTreeMap<String, usize> {
     let mut above = directory.ancestors().skip(1).take(depth);
     let Some(parent) = above.next() else {
@@ -62,7 +64,7 @@ fn around(directory: &Path, depth: usize) -> BTreeMap<String, usize> {
     };
     let own = directory.join(FILE_NAME);
     let near = identifiers(of_backends(parent).filter(|path| *path != own));
-    // What stands beside a folder that is named after no size belongs to other packages.
+    // Unless the parent directory is named after a size, its siblings are other packages.
     let name = parent.file_name().map(|name| name.to_string_lossy());
     let is_size = near.is_empty() && name.is_some_and(|name| is_size_token(&name));
     let Some(higher) = above.next().filter(|_| is_size) else {

@@ -1,34 +1,36 @@
-//! What a walk leaves out beside what it always does, as somebody above says.
+//! The [`Sieve`] trait, through which a project's settings and ignore files exclude entries from a
+//! walk.
 //!
-//! Invariant: a sieve hears of the files that say what is to be left out (`.git`, `.gitignore`, settings
-//! of projects) before anything else that stands in their directory.
+//! A walk always skips some directories; a sieve excludes more. Invariant: a sieve sees the files
+//! that define exclusions (`.git`, `.gitignore`, `pkgtool.toml`) before all other entries of their
+//! directory.
 
 use std::cmp::Ordering;
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// Names of files that say what is to be left out of the directory in which they stand.
+/// Names of files that define exclusions for their directory.
 const SAYING: [&str; 3] = [".git", ".gitignore", SETTINGS_FILE];
 
-/// The file name under which a project keeps its settings.
+/// The file name of a project's settings.
 pub const SETTINGS_FILE: &str = "pkgtool.toml";
 
-/// Says what a walk leaves out. Paths are absolute.
+/// Decides which entries a walk excludes. Paths are absolute.
 pub trait Sieve {
-    /// A walk begins at this directory, which is never left out.
+    /// Begins a walk at this directory, which is never excluded.
     fn begin(&mut self, top: &Path);
 
-    /// There is a file in `directory` that says what is to be left out.
+    /// Learns that `directory` contains a file `name` that defines exclusions.
     fn learn(&mut self, directory: &Path, name: &OsStr);
 
-    /// Whether anything can be left out at all.
+    /// Returns true if nothing can be excluded.
     fn is_idle(&self) -> bool;
 
-    /// Why something is left out; `None` if it is not.
+    /// Returns the reason for excluding a path; `None` if it is included.
     fn leaves_out(&mut self, path: &Path, is_directory: bool) -> Option<String>;
 }
 
-/// Leaves nothing out.
+/// A sieve that excludes nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Open;
 
@@ -46,12 +48,12 @@ impl Sieve for Open {
     }
 }
 
-/// Whether a file says what is to be left out.
+/// Returns whether a file of this name defines exclusions.
 pub(super) fn says(name: &OsStr) -> bool {
     SAYING.iter().any(|saying| name == *saying)
 }
 
-/// Names in their order, those first that say what is to be left out.
+/// Orders names alphabetically, with files that define exclusions first.
 pub(super) fn order(a: &OsStr, b: &OsStr) -> Ordering {
     says(b).cmp(&says(a)).then_with(|| a.cmp(b))
 }

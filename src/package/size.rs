@@ -1,17 +1,18 @@
-//! Size tokens: `1b`, `0_6b`, `tiny`, as directories and file names say them.
+//! Size tokens in directory and file names: `1b`, `0_6b`, `tiny`.
 
-/// Words for sizes that are no numbers.
+/// Words that denote a size.
 const WORDS: [&str; 16] = [
     "nano", "micro", "mini", "tiny", "small", "base", "medium", "large", "xlarge", "xs", "s", "m",
     "l", "xl", "xxl", "n",
 ];
 
-/// Whether a directory's name says a size: a number with `k`, `m` or `b`, or a usual word.
+/// Returns whether a directory's name denotes a size: a number with `k`, `m` or `b`, or a usual
+/// word.
 pub fn is_size_token(name: &str) -> bool {
     WORDS.contains(&as_token(name).as_str()) || is_count(name)
 }
 
-/// Whether a name is a number with `k`, `m` or `b`: that is never a model's own name.
+/// Returns whether a name is a number with `k`, `m` or `b`; such a name never belongs to a model.
 pub fn is_count(name: &str) -> bool {
     let token = as_token(name);
     let Some(number) = token.strip_suffix(['k', 'm', 'b']) else {
@@ -22,7 +23,7 @@ pub fn is_count(name: &str) -> bool {
     parts.clone().count() <= 2 && parts.all(is_number)
 }
 
-/// The name as a config's `size` writes it: lower case, `_` for `-` and `.`.
+/// Converts a name to the form of a config's `size`: lower case, `_` for `-` and `.`.
 pub fn as_token(name: &str) -> String {
     name.to_ascii_lowercase().replace(['-', '.'], "_")
 }

@@ -1,24 +1,24 @@
-//! Paths taken apart at their separators.
+//! Fast path operations that cut a path at its last separator.
 //!
-//! Invariant: the answers are those of [`Path`]. It takes a path apart into its components, which costs more than
-//! a look-up in a table; a run asks several times for each file.
+//! Invariant: the results equal those of [`Path`]. `Path` parses all components, which costs more
+//! than a hash lookup, and a run calls these functions several times per file.
 
 use std::ffi::OsStr;
 #[cfg(unix)]
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The path above, as [`Path::parent`].
+/// Returns the parent, like [`Path::parent`].
 pub fn above(path: &Path) -> Option<&Path> {
     cut(path).map_or_else(|| path.parent(), |(above, _)| Some(above))
 }
 
-/// The path and those above it, as [`Path::ancestors`].
+/// Returns the path and its ancestors, like [`Path::ancestors`].
 pub fn upwards(path: &Path) -> impl Iterator<Item = &Path> {
     std::iter::successors(Some(path), |path| above(path))
 }
 
-/// The last name, as [`Path::file_name`], if it is text.
+/// Returns the last name, like [`Path::file_name`], if it is valid UTF-8.
 pub fn name(path: &Path) -> Option<&str> {
     let text = path.as_os_str();
     let bytes = text.as_encoded_bytes();
@@ -33,12 +33,14 @@ pub fn name(path: &Path) -> Option<&str> {
     name.or_else(|| path.file_name())?.to_str()
 }
 
-/// The rest of a path without `.` and `..` below another such one, as [`Path::strip_prefix`].
+/// Returns the rest of a path below `top`, like [`Path::strip_prefix`]. Neither may contain `.` or
+/// `..`.
 pub fn below<'p>(path: &'p Path, top: &Path) -> Option<&'p Path> {
     let whole = path.as_os_str().as_encoded_bytes();
     let top_bytes = top.as_os_str().as_encoded_bytes();
     if !whole.starts_with(top_bytes) {
-        // Nothing is taken for equal but separators, of which other systems have two.
+        // On Unix, the bytes of the prefix must be equal. Other systems have two separators, so
+        // `Path` decides.
         return (!cfg!(unix)).then(|| path.strip_prefix(top).ok())?;
     }
     let at = match whole.get(top_bytes.len()) {
@@ -50,7 +52,8 @@ pub fn below<'p>(path: &'p Path, top: &Path) -> Option<&'p Path> {
     rest(path, at).or_else(|| path.strip_prefix(top).ok())
 }
 
-/// A path without dots in its end, cut at its last separator; `None` for what has to be looked at more closely.
+/// Cuts a path at its last separator; `None` if its end contains dots or otherwise needs parsing by
+/// `Path`.
 fn cut(path: &Path) -> Option<(&Path, &OsStr)> {
     let bytes = path.as_os_str().as_encoded_bytes();
     let at = bytes.iter().rposition(|byte| *byte == b'/')?;

@@ -1,7 +1,7 @@
-//! What was seen of directories, so that the disk is not asked for it again.
+//! Directory contents recorded during a walk, so that later checks need no further system calls.
 //!
-//! Invariant: it speaks only of directories that were listed: those between what a walk found and the
-//! directory that the caller named, or one by itself with the one above.
+//! Invariant: answers cover only directories that were listed: those between a found file and the
+//! given directory, or a single listed directory and its parent.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -11,26 +11,26 @@ use super::listing::{Listing, MARKS};
 use super::sieve::SETTINGS_FILE;
 use super::{card, precision};
 
-/// What walks saw.
+/// The directory contents that walks recorded.
 #[derive(Debug, Default)]
 pub struct Walked {
-    /// The directories that the caller named, as named, and from the file system's root.
+    /// The given directories, as given, with their absolute paths.
     tops: HashMap<OsString, PathBuf>,
-    /// Paths from the file system's root whose names are marks.
+    /// Absolute paths of files whose names are marks.
     marks: HashSet<OsString>,
-    /// Names of model files by their directory, which is written as in what was found.
+    /// Names of model files by directory; directories are spelled as in the found paths.
     models: HashMap<OsString, Vec<String>>,
 }
 
-/// What is known of directories.
+/// The recorded contents that apply to one file.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a>(Sight<'a>);
 
 #[derive(Debug, Clone, Copy)]
 enum Sight<'a> {
-    /// Of those below one that the caller named.
+    /// Directories below one that the caller gave.
     Walk { top: &'a Path, walked: &'a Walked },
-    /// Of one, and of the one above it.
+    /// A single directory and its parent.
     Listing(&'a Listing),
 }
 
@@ -47,13 +47,14 @@ impl Walked {
         self.models.insert(directory.into_os_string(), names);
     }
 
-    /// The directories that have model files, as they are written in what was found, with the files' names.
+    /// Returns the directories with model files, spelled as in the found paths, and the names of
+    /// the files.
     pub fn model_directories(&self) -> impl Iterator<Item = (&Path, &[String])> {
         let models = self.models.iter();
         models.map(|(directory, names)| (Path::new(directory), names.as_slice()))
     }
 
-    /// What is known below the directory that the caller named so; `None` if it was not walked.
+    /// Returns the recorded contents below a given directory; `None` if it was not walked.
     pub fn below(&self, named: &Path) -> Option<Seen<'_>> {
         let top = self.tops.get(named.as_os_str())?;
         Some(Seen(Sight::Walk { top, walked: self }))
@@ -61,12 +62,12 @@ impl Walked {
 }
 
 impl<'a> Seen<'a> {
-    /// What a listing says.
+    /// Wraps a single listing.
     pub fn listed(listing: &'a Listing) -> Self {
         Self(Sight::Listing(listing))
     }
 
-    /// Whether the absolute `directory` was listed, if all on the way to it is known to be.
+    /// Returns whether the absolute `directory`, and every directory on the way to it, was listed.
     pub fn covers(&self, directory: &Path) -> bool {
         let top = match self.0 {
             Sight::Walk { top, .. } => top,
@@ -80,8 +81,8 @@ impl<'a> Seen<'a> {
         })
     }
 
-    /// Whether something of the name of a mark is in the absolute `directory`; `None` if the disk
-    /// has to be asked.
+    /// Returns whether the absolute `directory` contains this mark; `None` if that was not
+    /// recorded.
     pub(super) fn has(&self, directory: &Path, mark: &str) -> Option<bool> {
         match self.0 {
             Sight::Walk { walked, .. } => self.covers(directory).then(|| {
@@ -92,22 +93,25 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// Whether a precision list is in the absolute `directory`; `None` if the disk has to be asked.
+    /// Returns whether the absolute `directory` contains a precision list; `None` if that was not
+    /// recorded.
     pub fn has_list(&self, directory: &Path) -> Option<bool> {
         self.has(directory, precision::FILE_NAME)
     }
 
-    /// Whether settings of a project are in the absolute `directory`; `None` if the disk has to be asked.
+    /// Returns whether the absolute `directory` contains project settings; `None` if that was not
+    /// recorded.
     pub fn has_settings(&self, directory: &Path) -> Option<bool> {
         self.has(directory, SETTINGS_FILE)
     }
 
-    /// Whether a model card is in the absolute `directory`; `None` if the disk has to be asked.
+    /// Returns whether the absolute `directory` contains a model card; `None` if that was not
+    /// recorded.
     pub fn has_card(&self, directory: &Path) -> Option<bool> {
         self.has(directory, card::FILE_NAME)
     }
 
-    /// Names of the model files in the directory of something that was found.
+    /// Returns the names of the model files in the directory of a found file.
     pub fn models_in(&self, directory: &Path) -> &'a [String] {
         match self.0 {
             Sight::Walk { walked, .. } => {
@@ -119,7 +123,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// Whether a name is worth to be remembered.
+/// Returns whether a file name is recorded as a mark.
 pub(super) fn is_mark(name: &OsStr) -> bool {
     MARKS.iter().any(|mark| name == *mark)
 }

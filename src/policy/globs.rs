@@ -75,7 +75,8 @@ impl Glob {
             Ok(_) => wrong("glob that matches nothing", "write `**` for everything"),
             Err(error) => Err((
                 format!("invalid glob: {}", cause(&error)),
-                "`*`, `**`, `?` and `[a-z]` are special; write `[*]` for the character itself".to_owned(),
+                "`*`, `**`, `?` and `[a-z]` are special; write `[*]` for the character itself"
+                    .to_owned(),
             )),
         }
     }

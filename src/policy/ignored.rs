@@ -101,7 +101,9 @@ impl Ignored {
                 return None;
             }
         }
-        Some(format!("matched by {matching}; include it with --no-gitignore"))
+        Some(format!(
+            "matched by {matching}; include it with --no-gitignore"
+        ))
     }
 
     /// Returns the name of the ignore file that matches the path.

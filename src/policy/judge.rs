@@ -311,7 +311,12 @@ impl<'p> Judge<'p> {
             ));
         }
         let is_gone = target.symlink_metadata().is_err();
-        is_gone.then(|| format!("the exception for `{name}` names a missing file: {}", one.file))
+        is_gone.then(|| {
+            format!(
+                "the exception for `{name}` names a missing file: {}",
+                one.file
+            )
+        })
     }
 
     fn tell_of_baselines(&self, report: &mut Report, checked: &BTreeSet<OsString>) {

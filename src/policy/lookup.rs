@@ -272,7 +272,9 @@ pub(super) fn text_of(file: &Path) -> Result<String, (String, &'static str)> {
     const ELSE: &str = "its settings have no effect; fix it, or ignore it with --no-config";
     let cannot = |error: std::io::Error| (format!("cannot be read: {error}"), ELSE);
     let opened = source::open(file).map_err(cannot)?;
-    opened.size().map_err(|_| ("is not a file".to_owned(), ELSE))?;
+    opened
+        .size()
+        .map_err(|_| ("is not a file".to_owned(), ELSE))?;
     let mut bytes = Vec::new();
     let mut bounded = opened.take(MAX_FILE + 1);
     bounded.read_to_end(&mut bytes).map_err(cannot)?;

@@ -37,9 +37,11 @@ impl Selector {
             suggest::nearest(text, known.chain([ALL])).filter(|_| !upper.starts_with("PKG"));
         Err(match meant {
             Some(meant) => format!("did you mean `{meant}`?"),
-            None => "expected a rule's code or name, a prefix of one (`PKG03`, `tensor`), or `all`; \
+            None => {
+                "expected a rule's code or name, a prefix of one (`PKG03`, `tensor`), or `all`; \
                      `pkgtool rules` lists them"
-                .to_owned(),
+                    .to_owned()
+            }
         })
     }
 

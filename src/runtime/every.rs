@@ -1,6 +1,7 @@
-//! Every variant of a package, for all its backends: what `compare --all` goes through.
+//! Lists every variant of a package, for all its backends. `compare --all` runs this list.
 //!
-//! Invariant: whatever a config names is in the list; what cannot be read of it stands there with its reason.
+//! Invariant: everything that a config names is in the list. An unreadable entry is listed with its
+//! error.
 
 use std::path::{Path, PathBuf};
 
@@ -13,13 +14,13 @@ use crate::source::json::JsonPath;
 pub struct PackageVariant {
     /// The config.
     pub config: PathBuf,
-    /// Its place in the config.
+    /// Path of the variant in the config.
     pub path: JsonPath,
     /// The config's backend.
     pub backend: Option<Backend>,
     /// Precision token.
     pub precision: Option<String>,
-    /// What of it can be run, in the config's order.
+    /// The methods of its model files, in the config's order.
     pub parts: Vec<Part>,
 }
 
@@ -28,13 +29,13 @@ pub struct PackageVariant {
 pub struct Part {
     /// The component, in a multi-component variant.
     pub component: Option<String>,
-    /// The method; `None` where the file cannot be read.
+    /// The method; `None` if the file cannot be read.
     pub method: Option<String>,
-    /// What it is, or why it cannot be run.
+    /// The model file and signature, or the error that prevents a run.
     pub selection: Result<Selection, SelectionError>,
 }
 
-/// What of a package's variants is wanted; what is empty or absent leaves it open.
+/// A filter for variants; an empty or absent field matches everything.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
     /// Backends.
@@ -47,7 +48,7 @@ pub struct Wanted {
     pub method: Option<String>,
 }
 
-/// All variants below `path`, a directory with packages of one model or a config.
+/// Returns all matching variants below `path`: a directory with packages of one model, or a config.
 pub fn variants(path: &Path, wanted: &Wanted) -> Result<Vec<PackageVariant>, SelectionError> {
     let is_config = path
         .extension()
@@ -58,7 +59,7 @@ pub fn variants(path: &Path, wanted: &Wanted) -> Result<Vec<PackageVariant>, Sel
         vec![(path.to_owned(), selection::config(path)?)]
     } else {
         return Err(SelectionError::Refused(format!(
-            "{} is no package: name its directory or a config",
+            "{} is not a package: name its directory or a config",
             path.display()
         )));
     };
@@ -113,7 +114,7 @@ impl PackageVariant {
         }
     }
 
-    /// `int8 for qnn`: what tells it from others of the package.
+    /// Returns a label that is unique within the package, such as `int8 for qnn`.
     pub fn label(&self) -> String {
         let precision = self.precision.as_deref().unwrap_or("(no precision)");
         match self.backend {
@@ -122,7 +123,7 @@ impl PackageVariant {
         }
     }
 
-    /// Its part of this name; where it has but one, that one, if the name is the only one of the other, too.
+    /// Finds a part by name. With `is_only`, the single part of a variant matches any name.
     pub fn part(&self, name: &str, is_only: bool) -> Option<&Part> {
         let mut parts = self.parts.iter();
         match &self.parts[..] {
@@ -131,7 +132,7 @@ impl PackageVariant {
         }
     }
 
-    /// What selects it, as findings on it need it.
+    /// Returns the identity of the variant, for findings about it.
     pub fn selected(&self) -> Option<&SelectedVariant> {
         let mut parts = self.parts.iter();
         parts.find_map(|part| part.selection.as_ref().ok()?.variant.as_ref())
@@ -139,8 +140,8 @@ impl PackageVariant {
 }
 
 impl Part {
-    /// Its name among the parts of its variant: the component, with the method where the component has
-    /// several; else the method.
+    /// Returns the unique name of the part within its variant: `component`, `component/method` if
+    /// the component has several methods, or `method` without components.
     pub fn name(&self, among: &[Self]) -> String {
         let method = self.method.as_deref().unwrap_or("?");
         let Some(component) = &self.component else {

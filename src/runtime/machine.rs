@@ -1,4 +1,4 @@
-//! The machine that a measurement was made on.
+//! Describes the machine on which a measurement was made.
 
 use std::fmt;
 
@@ -7,29 +7,29 @@ use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
 use crate::engine;
 
-/// What is worth knowing of a machine beside a time.
+/// The properties of a machine that affect measured times.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Machine {
-    /// The processor's name.
+    /// Name of the processor.
     pub cpu: String,
-    /// Cores that this process may run on.
+    /// Number of cores that this process may use.
     pub cores: usize,
-    /// Main memory.
+    /// Size of the main memory, in bytes.
     pub memory_bytes: u64,
     /// Operating system with its version.
     pub system: String,
-    /// Version of its kernel, where it tells.
+    /// Version of the kernel, if the system reports it.
     pub kernel: Option<String>,
     /// Instruction set, as Rust names it.
     pub architecture: &'static str,
-    /// Extensions of it that engines have code for: `AVX2`, `AVX-512`, `AVX-512 VNNI`.
+    /// Instruction set extensions that engines can use: `AVX2`, `AVX-512`, `AVX-512 VNNI`.
     pub instruction_sets: Vec<&'static str>,
-    /// How the processor chooses its speed (Linux: `performance`, `powersave`, …).
+    /// Policy for the processor's frequency (Linux: `performance`, `powersave`, …).
     pub governor: Option<String>,
 }
 
 impl Machine {
-    /// This one.
+    /// Returns the properties of this machine.
     pub fn this() -> Self {
         let wanted = RefreshKind::nothing()
             .with_cpu(CpuRefreshKind::nothing())

@@ -1,32 +1,33 @@
-//! Timing sessions against each other: warm-up, then rounds in which each has its turn.
+//! Measures the run times of several sessions against each other: warm-up, then rounds in which
+//! each session has its turn.
 //!
-//! A machine's speed changes while it is measured. So the sessions take turns in short slices, each
-//! round in another order, and ratios are taken within a round. Times are the engines' own
-//! ([`Answer::time`](crate::engine::Answer::time)), measured in the worker without a look at the channel
-//! between two runs of a slice.
+//! The speed of a machine changes during a measurement. So the sessions take turns in short slices,
+//! each round in another order, and ratios are computed within a round. Times are the engines' own
+//! ([`Answer::time`](crate::engine::Answer::time)), measured in the worker without using the
+//! channel between two runs of a slice.
 
 use std::time::{Duration, Instant};
 
 use super::worker::Worker;
 use crate::engine::EngineError;
 
-/// How long to measure.
+/// The amount and order of runs in a measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// Runs of each session before anything counts.
+    /// Runs of each session that are discarded as warm-up.
     pub warm_up: u64,
-    /// How much each session runs.
+    /// Measured amount per session.
     pub amount: Amount,
-    /// How many rounds the amount is divided into.
+    /// Number of rounds into which the amount is divided.
     pub rounds: u32,
 }
 
-/// How much to run.
+/// The amount of runs per session.
 #[derive(Debug, Clone, Copy)]
 pub enum Amount {
-    /// So many runs of each session.
+    /// Number of runs of each session.
     Runs(u64),
-    /// So long for each session, at least one run a round.
+    /// Total time of each session; at least one run per round.
     Time(Duration),
 }
 
@@ -38,15 +39,15 @@ pub struct Series {
 }
 
 impl Series {
-    /// All runs.
+    /// Returns the times of all runs.
     pub fn times(&self) -> impl Iterator<Item = Duration> + '_ {
         self.rounds.iter().flatten().copied()
     }
 }
 
-/// Measures sessions whose inputs are set; `progress` hears of each round that is done.
+/// Measures sessions whose inputs are set. `progress` is called after each round.
 ///
-/// The first error ends the measurement, with the place of the session that failed.
+/// Stops at the first error, and returns it with the index of the session that failed.
 pub fn interleaved(
     workers: &mut [&mut Worker],
     plan: &Plan,
@@ -63,7 +64,7 @@ pub fn interleaved(
             break;
         }
         for turn in 0..count {
-            // Each round begins with the next session: none is always the first or the last.
+            // Each round starts with another session, so that none is always first or last.
             let place = (turn + round as usize) % count;
             let times = workers[place].repeat(runs, time);
             let times = times.map_err(|error| (place, error))?;
@@ -74,7 +75,7 @@ pub fn interleaved(
     Ok(series)
 }
 
-/// Runs until the amount of warm-up is done, though not longer than the measurement itself.
+/// Runs until the warm-up is done, but not longer than the measurement itself.
 fn warm_up(worker: &mut Worker, plan: &Plan) -> Result<(), EngineError> {
     let limit = match plan.amount {
         Amount::Runs(_) => Duration::MAX,
@@ -89,7 +90,7 @@ fn warm_up(worker: &mut Worker, plan: &Plan) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Runs and time of one session's slice in a round.
+/// Returns the number of runs and the time of one session's slice in a round.
 fn slice(plan: &Plan, round: u32) -> (u64, Duration) {
     match plan.amount {
         Amount::Time(time) => (u64::MAX, time / plan.rounds.max(1)),

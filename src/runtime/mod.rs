@@ -1,7 +1,8 @@
-//! What runs where: which file of a package, on which engine, in which process, and how long it takes.
+//! Running models: selects a model file of a package, an engine and a process, and measures run
+//! times.
 //!
-//! Invariant: what ran is told as it was; whatever a model does to the process it runs in, the caller gets
-//! an error.
+//! Invariant: reports name the engine and provider that actually ran. If a model crashes its
+//! process, the caller gets an error.
 
 pub mod every;
 pub mod machine;

@@ -1,6 +1,6 @@
-//! The most memory this process has held.
+//! Peak memory of this process.
 
-/// Bytes of resident memory at their highest, where the system tells.
+/// Returns the peak resident memory of this process, in bytes, if the system reports it.
 pub fn of_this_process() -> Option<u64> {
     #[cfg(target_os = "linux")]
     {
@@ -12,8 +12,8 @@ pub fn of_this_process() -> Option<u64> {
     }
 }
 
-/// `VmHWM` of `/proc/self/status`: unlike what `getrusage` tells it does not count what the process
-/// was before it became this program.
+/// Reads `VmHWM` of `/proc/self/status`. Unlike `getrusage`, it excludes the program that this
+/// process ran before `exec`.
 #[cfg(target_os = "linux")]
 fn linux() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;

@@ -1,7 +1,7 @@
-//! Pictures of others, decoded in processes with limits.
+//! Decodes untrusted PNG and JPEG images into tensors, in a parser process with limits.
 //!
-//! Invariant: the size that a picture's header tells is checked before anything is decoded, against
-//! [`MOST_PIXELS`] or what the model takes, whichever is more.
+//! Invariant: the size in an image's header is checked before anything is decoded. The limit is
+//! [`MOST_PIXELS`] or the size of the model's input, if that is larger.
 
 use std::io;
 use std::time::Duration;
@@ -13,21 +13,21 @@ use crate::tensor::input::{self, InputArgs, InputError};
 use crate::tensor::limit::MemoryLimit;
 use crate::tensor::{DType, Signature, Tensor};
 
-/// The name of this work.
+/// Name of this work, as jobs of parser processes carry it.
 pub const WORK: &str = "pictures";
 
-/// Most pixels of a picture that is larger than what the model takes: 5120 x 5120, and so the pictures
-/// of telephones.
+/// Maximum number of pixels of an image that exceeds the model's input: 5120 x 5120, enough for
+/// photos of phones.
 pub const MOST_PIXELS: u64 = 5120 * 5120;
 
-/// What decoding one picture may take. A progressive JPEG of the most pixels takes six bytes of each
-/// while it is decoded, and three when it is.
+/// Limits for decoding one image. A progressive JPEG of the maximum size needs six bytes per pixel
+/// while it is decoded, and three afterwards.
 const LIMITS: Limits = Limits {
     memory: 256 << 20,
     time: Duration::from_secs(20),
 };
 
-/// What is asked.
+/// The request to decode an image.
 #[derive(Debug, Serialize, Deserialize)]
 struct Asked {
     signature: Signature,
@@ -36,39 +36,39 @@ struct Asked {
     std: Vec<f32>,
 }
 
-/// Why a picture is no tensor.
+/// An error of the image or of an option.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PictureFault {
-    /// An option is wrong.
+    /// An option is invalid.
     Option {
-        /// Its name, without dashes.
+        /// Name of the option, without dashes.
         name: String,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// The picture does not fit the input, or is none.
+    /// The image is invalid or does not fit the input.
     Picture {
-        /// The input.
+        /// Name of the input.
         input: String,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
     /// Anything else.
     Other(String),
 }
 
-/// Why there is no tensor.
+/// An image could not be converted to a tensor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PictureError {
-    /// The picture or an option is wrong.
+    /// The image or an option is invalid.
     #[error("{0:?}")]
     Fault(PictureFault),
-    /// The process that decodes did not.
-    #[error("the picture was not decoded: {0}")]
+    /// The parser process failed.
+    #[error("the image was not decoded: {0}")]
     Parser(#[from] ParserError),
 }
 
-/// Makes the tensor of a PNG or JPEG picture for one input, in another process.
+/// Converts a PNG or JPEG image to the tensor of one input, in a parser process.
 #[expect(clippy::missing_panics_doc, reason = "a signature always becomes JSON")]
 pub fn read(
     client: &Client,
@@ -97,7 +97,7 @@ pub fn read(
     Tensor::new(dtype, shape, done.payload).map_err(|error| died(error.to_string()))
 }
 
-/// Decodes a picture: the other end of [`read`].
+/// Decodes an image in the parser process: the counterpart of [`read`].
 pub fn work(task: &Task) -> io::Result<Answer> {
     let asked: Asked = task.ask()?;
     match decoded(&asked, &task.payload) {

@@ -1,7 +1,11 @@
-//! How precisely a model computes: as its package says, or as what its file holds shows.
+//! Determines the precision in which a model computes: from its package, or from the contents of
+//! its file.
 //!
-//! Invariant: nothing is taken to be less precise than something in the file, or its config, says; what
-//! was seen is told. Reads headers, operators and the types of stored values, no weights.
+//! The precision selects the tolerances of a comparison. Only headers, operators and types of
+//! stored values are read, not weights.
+//!
+//! Invariant: the result is never lower than the config or something in the file indicates. It
+//! names its evidence.
 
 use crate::model::executorch::body::{BodyValue, MethodBody, ProgramBody};
 use crate::model::executorch::{Lowered, contents};
@@ -14,17 +18,17 @@ use super::selection::Selection;
 use crate::tensor::agreement::Tolerances;
 use crate::tensor::{DType, TensorSpec};
 
-/// A precision, and where it is known from.
+/// A precision and its evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Precision {
-    /// Its token: `fp32`, `int8`, ….
+    /// Precision token: `fp32`, `int8`, ….
     pub token: String,
-    /// What says so: `its config says so`, `it holds float16 weights`.
+    /// The evidence: `its config says so`, `it holds float16 weights`.
     pub because: String,
     quantized: bool,
 }
 
-/// Precisions of what a file holds, the lowest last.
+/// Precisions of a file's contents, from highest to lowest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Held {
     Float32,
@@ -34,11 +38,12 @@ enum Held {
     FourBits,
 }
 
-/// What is seen in a file, and the words for it.
+/// A precision found in a file, and its evidence in words.
 type Seen = (Held, String);
 
 impl Precision {
-    /// Of what a package says; of a model file by itself, of what it holds.
+    /// Returns the precision of a package's variant from its config, or of a single model file from
+    /// its contents.
     pub fn of(selection: &Selection) -> Self {
         let variant = selection.variant.as_ref();
         if let Some(token) = variant.and_then(|variant| variant.precision.clone()) {
@@ -59,7 +64,7 @@ impl Precision {
             "coreml" => seen.extend(of_core_ml(selection)),
             _ => seen.extend(of_program(selection)),
         }
-        // Of several the one that was seen first: they are in the order of how much they say.
+        // Of equal ones the first counts: they are ordered by how much they prove.
         let lowest = seen.iter().map(|(held, _)| *held).max();
         let lowest = seen.into_iter().find(|(held, _)| Some(*held) == lowest);
         let nothing = || (Held::Float32, "nothing in it is less precise".to_owned());
@@ -71,8 +76,8 @@ impl Precision {
         }
     }
 
-    /// This, or the type of floats that the program's delegates compute in, where that is less precise: some
-    /// exporters compute in half precision unless they are told otherwise, whatever the package says.
+    /// Lowers the precision to the float type in which the program's delegates compute. Some
+    /// exporters compute in half precision by default, whatever the package says.
     fn or_computed(self, selection: &Selection) -> Self {
         if self.quantized || selection.info.format != "executorch" {
             return self;
@@ -85,7 +90,8 @@ impl Precision {
         };
         let seen = of_payloads(&source, &body, method).into_iter();
         let floats = seen.filter(|(held, _)| matches!(held, Held::Float16 | Held::Bfloat16));
-        // Of several the one that was seen first: what is computed in says more than what is stored.
+        // Of equal ones the first counts: the type of computations proves more than the type of
+        // storage.
         let lowest = floats.reduce(|first, other| if other.0 > first.0 { other } else { first });
         match lowest {
             Some((held, because)) if held > self.held() => Self {
@@ -97,7 +103,7 @@ impl Precision {
         }
     }
 
-    /// That of floats of this token.
+    /// Returns the precision of floats with this token.
     pub fn of_floats(token: &str) -> Self {
         Self {
             token: token.to_owned(),
@@ -106,7 +112,7 @@ impl Precision {
         }
     }
 
-    /// That of a provider that computes in half precision, whatever the model says.
+    /// Returns the precision of a provider that always computes in half precision.
     pub fn half(provider: &str) -> Self {
         Self {
             token: Held::Float16.token().to_owned(),
@@ -115,18 +121,18 @@ impl Precision {
         }
     }
 
-    /// What a model of this precision is expected to reach.
+    /// Returns the tolerances for a model of this precision.
     pub fn tolerances(&self) -> Tolerances {
         Tolerances::of_precision(&self.token, self.quantized)
     }
 
-    /// What a portable reading of a program of this precision is expected to reach on the engine that runs
-    /// the other, too.
+    /// Returns the tolerances for a portable reading of a program, compared to the program on its
+    /// own engine.
     pub fn tolerances_of_reading(&self) -> Tolerances {
         Tolerances::of_reading(&self.token, self.quantized)
     }
 
-    /// Whether less is expected of it than of the other.
+    /// Returns `true` if this precision is lower than the other.
     pub fn is_below(&self, other: &Self) -> bool {
         self.held() > other.held()
     }
@@ -165,7 +171,7 @@ impl From<Lowered> for Held {
     }
 }
 
-/// What an input or output shows.
+/// Returns the precision of an input or output.
 fn of_value(spec: &TensorSpec) -> Option<Seen> {
     let held = match spec.dtype {
         DType::Float16 => Held::Float16,
@@ -175,7 +181,7 @@ fn of_value(spec: &TensorSpec) -> Option<Seen> {
     Some((held, format!("`{}` is {}", spec.name, spec.dtype)))
 }
 
-/// What the operators and the stored tensors of an ONNX file show.
+/// Returns the precisions of the operators and stored tensors of an ONNX file.
 fn of_onnx(selection: &Selection) -> Vec<Seen> {
     let operators = selection
         .info
@@ -198,7 +204,7 @@ fn of_onnx(selection: &Selection) -> Vec<Seen> {
     seen
 }
 
-/// What the operations and the weights of an ML Program show.
+/// Returns the precisions of the operations and weights of an ML Program.
 fn of_core_ml(selection: &Selection) -> Vec<Seen> {
     let mut seen = of_weights(selection);
     let operations = selection
@@ -221,7 +227,7 @@ fn of_core_ml(selection: &Selection) -> Vec<Seen> {
     seen
 }
 
-/// What the types of stored tensors show.
+/// Returns the precisions of stored tensors.
 fn of_weights(selection: &Selection) -> Vec<Seen> {
     let mut seen = Vec::new();
     for (element, count) in &selection.info.weight_types {
@@ -240,7 +246,7 @@ fn of_weights(selection: &Selection) -> Vec<Seen> {
     seen
 }
 
-/// The precision that an operator of ONNX or of ONNX Runtime is for.
+/// Returns the precision that an operator of ONNX or ONNX Runtime indicates.
 fn of_operator(operator: &str) -> Option<Held> {
     match precision::of_operator(operator)? {
         Kind::FourBits => Some(Held::FourBits),
@@ -249,7 +255,7 @@ fn of_operator(operator: &str) -> Option<Held> {
     }
 }
 
-/// The fewest bits that nodes of an operator store a weight in.
+/// Returns the fewest bits per weight among the nodes of an operator.
 fn bits(selection: &Selection, operator: &str) -> i64 {
     let mut fewest = None;
     let Ok(source) = FileSource::open(&selection.model) else {
@@ -263,21 +269,21 @@ fn bits(selection: &Selection, operator: &str) -> i64 {
             fewest = Some(fewest.map_or(bits, |known: i64| known.min(bits)));
         }
     });
-    // What cannot be read now was read before: the file is being changed.
+    // The file was readable before: it is being changed now.
     read.ok().and(fewest).unwrap_or(4)
 }
 
-/// A program's body, as far as it can be read.
+/// Reads a program's body; returns `None` if it is unreadable.
 fn read(selection: &Selection) -> Option<(FileSource, ProgramBody)> {
     let source = FileSource::open(&selection.model).ok()?;
     let body = ProgramBody::read(&source).ok()?;
     Some((source, body))
 }
 
-/// What the delegates of a program's method show.
+/// Returns the precisions of the delegates of a program's method.
 fn of_payloads(source: &FileSource, body: &ProgramBody, method: &MethodBody) -> Vec<Seen> {
     let mut seen = Vec::new();
-    // A payload that cannot be read runs nowhere; loading it will say why.
+    // An unreadable payload cannot run; loading it reports the error.
     for payload in contents(source, body, method).into_iter().flatten() {
         let name = payload.backend.title();
         let content = payload.content.into_iter();
@@ -290,7 +296,7 @@ fn of_payloads(source: &FileSource, body: &ProgramBody, method: &MethodBody) -> 
     seen
 }
 
-/// What the instructions, values and delegates of a program's method show.
+/// Returns the precisions of the instructions, values and delegates of a program's method.
 fn of_program(selection: &Selection) -> Vec<Seen> {
     let name = &selection.signature.method;
     let mut seen = Vec::new();
@@ -311,7 +317,7 @@ fn of_program(selection: &Selection) -> Vec<Seen> {
         };
         seen.push((held, format!("it calls `{operator}`")));
     }
-    // A program that cannot be read whole is described without; loading it will say why.
+    // A partly unreadable program is described by the readable part; loading it reports the error.
     let Some((source, body)) = read(selection) else {
         return seen;
     };

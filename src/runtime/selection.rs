@@ -1,7 +1,8 @@
-//! From what the user names (a package, a config, a model file) to one method of one model file.
+//! Resolves a path given by the user (a package, config or model file) to one method of one model
+//! file.
 //!
-//! Invariant: what is selected exists, is readable, and its external data is in its own folder.
-//! Where a choice is open and a default would be a guess, the error lists what there is.
+//! Invariant: the selected file exists and is readable, and its external data is in its own folder.
+//! If a choice is ambiguous, the error lists the alternatives.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,12 +16,12 @@ use crate::package::{
 use crate::source::json::JsonPath;
 use crate::tensor::{Signature, SignatureError};
 
-/// What the user chose beside the path; `None` leaves it open.
+/// The user's choices besides the path; `None` leaves one open.
 #[derive(Debug, Clone, Default)]
 pub struct Choice {
     /// Precision of the variant.
     pub precision: Option<String>,
-    /// Backend, where a directory holds packages for several.
+    /// Backend, for a directory with packages for several backends.
     pub backend: Option<Backend>,
     /// Component of a multi-component variant.
     pub component: Option<String>,
@@ -31,13 +32,13 @@ pub struct Choice {
 /// One method of one model file.
 #[derive(Debug, Clone)]
 pub struct Selection {
-    /// The variant of a package it belongs to; `None` for a model file named by itself.
+    /// The variant that contains it; `None` for a single model file.
     pub variant: Option<SelectedVariant>,
     /// The model file.
     pub model: PathBuf,
-    /// What its header says.
+    /// Contents of the file's header.
     pub info: ModelInfo,
-    /// The method's inputs and outputs.
+    /// Inputs and outputs of the method.
     pub signature: Signature,
 }
 
@@ -46,7 +47,7 @@ pub struct Selection {
 pub struct SelectedVariant {
     /// The config.
     pub config: PathBuf,
-    /// The package's name: its model token, with its size where it has one.
+    /// Name of the package: its model token, with the size if it has one.
     pub package: String,
     /// The config's backend.
     pub backend: Option<Backend>,
@@ -54,40 +55,40 @@ pub struct SelectedVariant {
     pub precision: Option<String>,
     /// The component, in a multi-component variant.
     pub component: Option<String>,
-    /// The variant's place in the config.
+    /// Path of the variant in the config.
     pub path: JsonPath,
 }
 
-/// Why nothing was selected.
+/// The selection failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SelectionError {
-    /// Nothing to work on at the path.
+    /// The path contains no package.
     #[error("{0}")]
     Nothing(String),
-    /// Anything else, in words that say what to do.
+    /// Any other reason; the text names the remedy.
     #[error("{0}")]
     Refused(String),
-    /// The file is no model that can be read.
+    /// The model file is unreadable.
     #[error("{} {error}", model.display())]
     Model {
         /// The file.
         model: PathBuf,
-        /// Why not.
+        /// The reason.
         error: OpenError,
     },
-    /// The method takes or gives what is no tensor.
+    /// An input or output of the method is not a tensor.
     #[error("{}: {error}", model.display())]
     Signature {
         /// The model file.
         model: PathBuf,
-        /// What is no tensor.
+        /// The input or output.
         error: SignatureError,
     },
 }
 
 type Selected<T> = Result<T, SelectionError>;
 
-/// A model file, its header read, and the methods to select from.
+/// A model file with its parsed header and its methods.
 #[derive(Debug, Clone)]
 pub struct ModelFile {
     variant: Option<SelectedVariant>,
@@ -143,10 +144,10 @@ impl ModelFile {
         if info.methods.is_empty() {
             let what = match info.format {
                 "gguf" | "safetensors" => {
-                    "holds tensors, and no method: nothing here runs it; `pkgtool inspect` shows what is in it"
+                    "contains tensors but no method, so it cannot be run; `pkgtool inspect` shows its contents"
                 }
                 _ if info.named.is_empty() => "has no methods",
-                _ => "holds data for programs, and no method; name the program that it lies beside",
+                _ => "contains data for programs but no method; name the program beside it",
             };
             return refused(&file, what);
         }
@@ -158,17 +159,17 @@ impl ModelFile {
         })
     }
 
-    /// The file's path.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.model
     }
 
-    /// What its header says.
+    /// Returns the contents of its header.
     pub fn info(&self) -> &ModelInfo {
         &self.info
     }
 
-    /// The names of the methods that can be called, in the file's or the config's order.
+    /// Returns the names of the callable methods, in the order of the file or config.
     pub fn methods(&self) -> Vec<String> {
         let Self { info, declared, .. } = self;
         if info.names_methods {
@@ -181,10 +182,10 @@ impl ModelFile {
         }
     }
 
-    /// The method asked for; without a choice `forward`, or the only one.
+    /// Selects a method: by name, or by default `forward` or the only one.
     pub fn select(&self, method: Option<&str>) -> Selected<Selection> {
         let name = self.method_name(method)?;
-        // An ONNX file has one graph, which answers to whatever method a config declares.
+        // An ONNX file has one graph, which stands for any method that a config declares.
         let method = match self.info.method(&name) {
             Some(method) => method,
             None => &self.info.methods[0],
@@ -232,7 +233,7 @@ impl ModelFile {
     }
 }
 
-/// The method that is meant where none is named: `forward`, or the only one.
+/// Returns the default method: `forward`, or the only one.
 pub fn default_method(names: &[String]) -> Option<&str> {
     let forward = names.iter().find(|name| *name == "forward");
     match names {
@@ -260,8 +261,8 @@ pub fn select(path: &Path, choice: &Choice) -> Selected<Selection> {
     ModelFile::open(path.to_owned(), None, Vec::new())?.select(choice.method.as_deref())
 }
 
-/// Selects a link of a chain: a component of this name, or, of a model that is not divided into
-/// components or of the chosen one, a method.
+/// Selects a link of a chain by name: a component, or a method of the chosen component or of a
+/// model without components.
 pub fn select_link(path: &Path, choice: &Choice, name: &str) -> Selected<Selection> {
     let mut choice = choice.clone();
     let config = config_at(path, choice.backend)?;
@@ -280,7 +281,7 @@ pub fn select_link(path: &Path, choice: &Choice, name: &str) -> Selected<Selecti
     select(path, &choice)
 }
 
-/// The config that a path means, and where it is; none if it is a model file.
+/// Finds the config that a path stands for; returns `None` for a model file.
 fn config_at(path: &Path, backend: Option<Backend>) -> Selected<Option<(PathBuf, Config)>> {
     let kind = fs::metadata(path)
         .map_err(|error| SelectionError::Refused(format!("{}: {error}", path.display())))?;
@@ -300,15 +301,15 @@ fn config_at(path: &Path, backend: Option<Backend>) -> Selected<Option<(PathBuf,
     Ok(Some((path.to_owned(), config)))
 }
 
-/// The one config below a directory, for the backend if one is chosen. Of packages that differ only
-/// in their backend the first in the specification's order is taken: it runs on most machines.
+/// Returns the only config below a directory, for the given backend if any. If packages differ only
+/// in their backend, the first in the specification's order is used: it runs on most machines.
 fn config_below(directory: &Path, backend: Option<Backend>) -> Selected<(PathBuf, Config)> {
     let backend: Vec<Backend> = backend.into_iter().collect();
     Ok(configs_below(directory, &backend)?.swap_remove(0))
 }
 
-/// The configs of one model below a directory, those for these backends if any are named, in the
-/// specification's order of backends; at least one.
+/// Returns the configs of one model below a directory, filtered by backend if any are given, in the
+/// specification's order of backends. Fails if nothing matches.
 pub(super) fn configs_below(
     directory: &Path,
     backends: &[Backend],
@@ -334,7 +335,7 @@ pub(super) fn configs_below(
             format!(" for {}", names.join(" or "))
         };
         return Err(SelectionError::Nothing(format!(
-            "{}: no package{wanted} is there (no {} in a directory named after a backend)",
+            "{}: no package{wanted} found (no {} in a directory named after a backend)",
             directory.display(),
             config::FILE_NAME
         )));
@@ -346,7 +347,7 @@ pub(super) fn configs_below(
             .iter()
             .map(|(path, _)| format!("`{}`", path.display()))
             .collect();
-        let reason = format!("holds several packages; name one of {}", paths.join(", "));
+        let reason = format!("contains several packages; name one of {}", paths.join(", "));
         return refused(directory, &reason);
     }
     let order = |config: &Config| {
@@ -357,7 +358,7 @@ pub(super) fn configs_below(
     Ok(configs)
 }
 
-/// What the config at `path` says.
+/// Reads the config at `path`.
 pub fn config(path: &Path) -> Selected<Config> {
     config_of(path, &Loaded::read(path))
 }
@@ -366,7 +367,7 @@ fn config_of(path: &Path, loaded: &Loaded) -> Selected<Config> {
     let reason = match &loaded.document {
         Ok(document) => return Ok(Config::from_document(document)),
         Err(LoadFault::Unreadable(reason)) => format!("cannot be read: {reason}"),
-        Err(LoadFault::TooLarge(size)) => format!("is no config: it has {size} bytes"),
+        Err(LoadFault::TooLarge(size)) => format!("is too large for a config: {size} bytes"),
         Err(LoadFault::Empty) => "is empty".to_owned(),
         Err(LoadFault::LfsPointer(_)) => {
             "is a Git LFS pointer, not the config; run `git lfs pull`".to_owned()
@@ -402,7 +403,7 @@ fn tokens(config: &Config) -> Vec<String> {
         .collect()
 }
 
-/// The variant of the chosen precision; without a choice the first in the config.
+/// Returns the variant of the chosen precision, or the first in the config.
 fn variant_of<'c>(path: &Path, config: &'c Config, choice: &Choice) -> Selected<&'c Variant> {
     let Some(precision) = &choice.precision else {
         let first = config.variants.first();
@@ -438,7 +439,7 @@ fn file_of<'v>(path: &Path, variant: &'v Variant, choice: &Choice) -> Selected<&
         .collect();
     match (&choice.component, &variant.files[..]) {
         (None, [only]) => Ok(only),
-        (None, []) => refused(path, "has a variant without `file` and `components`"),
+        (None, []) => refused(path, "has a variant without `file` or `components`"),
         (None, _) => refused(
             path,
             &format!(
@@ -465,8 +466,8 @@ fn file_of<'v>(path: &Path, variant: &'v Variant, choice: &Choice) -> Selected<&
     }
 }
 
-/// Refuses data outside the model's folder before an engine could read it, links out of it
-/// included.
+/// Rejects external data outside of the model's folder, including links that lead out of it, before
+/// an engine reads it.
 fn check_external_data(model: &Path, info: &ModelInfo) -> Selected<()> {
     let directory = match model.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

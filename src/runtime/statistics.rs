@@ -1,4 +1,4 @@
-//! Numbers that describe times: quantiles, means, ratios with their uncertainty.
+//! Statistics of run times: quantiles, means, and ratios with confidence intervals.
 
 use std::time::Duration;
 
@@ -8,45 +8,46 @@ use serde::Serialize;
 
 use super::measure::Series;
 
-/// Samples of the bootstrap.
+/// Number of samples of the bootstrap.
 const RESAMPLES: usize = 1000;
 
-/// What a series of runs took, in milliseconds.
+/// Statistics of a series of runs, in milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Times {
-    /// How many runs.
+    /// Number of runs.
     pub runs: usize,
-    /// The fastest.
+    /// Minimum.
     pub min_ms: f64,
-    /// The average.
+    /// Mean.
     pub mean_ms: f64,
-    /// The median.
+    /// Median.
     pub p50_ms: f64,
-    /// Nine of ten runs take no longer.
+    /// 90th percentile.
     pub p90_ms: f64,
-    /// 99 of 100 runs take no longer.
+    /// 99th percentile.
     pub p99_ms: f64,
-    /// The slowest.
+    /// Maximum.
     pub max_ms: f64,
     /// Standard deviation of the sample.
     pub stddev_ms: f64,
-    /// Runs a second, one after the other.
+    /// Runs per second, one at a time.
     pub throughput_per_s: f64,
 }
 
-/// How many times as long one series takes as another.
+/// The ratio of the times of two series.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ratio {
     /// Median, over the rounds, of the ratio of the two medians of a round.
     pub ratio: f64,
-    /// 95 % confidence interval by a bootstrap over the rounds (percentiles of 1000 resamples).
+    /// Lower end of the 95 % confidence interval, by a bootstrap over the rounds (percentiles of
+    /// 1000 resamples).
     pub low: f64,
-    /// Its upper end.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
 impl Times {
-    /// Of these runs; `None` if there are none.
+    /// Computes the statistics of these runs; returns `None` without runs.
     pub fn of(times: impl Iterator<Item = Duration>) -> Option<Self> {
         let mut sorted: Vec<f64> = times.map(|time| time.as_secs_f64() * 1000.0).collect();
         sorted.sort_by(f64::total_cmp);
@@ -72,7 +73,7 @@ impl Times {
 }
 
 impl Ratio {
-    /// Of `series` to `baseline`, which were measured in the same rounds.
+    /// Computes the ratio of `series` to `baseline`, which were measured in the same rounds.
     pub fn of(series: &Series, baseline: &Series) -> Option<Self> {
         let rounds = series.rounds.iter().zip(&baseline.rounds);
         let mut ratios: Vec<f64> = rounds
@@ -95,8 +96,8 @@ impl Ratio {
     }
 }
 
-/// The quantile of sorted values, between two neighbours by their distance (as NumPy does it unless
-/// told otherwise). NaN of none.
+/// Returns a quantile of sorted values, interpolated linearly between two neighbours, as NumPy does
+/// by default. Returns NaN without values.
 pub fn quantile(sorted: &[f64], part: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else {
         return f64::NAN;
@@ -105,7 +106,7 @@ pub fn quantile(sorted: &[f64], part: f64) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "the place lies between 0 and the last index"
+        reason = "the index is between 0 and the last one"
     )]
     let below = place.floor() as usize;
     let above = (below + 1).min(last);
@@ -119,7 +120,8 @@ fn median(times: &[Duration]) -> Option<f64> {
     (!sorted.is_empty()).then(|| quantile(&sorted, 0.5))
 }
 
-/// Medians of resamples with replacement. The seed is fixed: the same times give the same interval.
+/// Returns the medians of resamples with replacement. The seed is fixed, so the same times give the
+/// same interval.
 fn bootstrap(values: &[f64]) -> Vec<f64> {
     let mut chance = ChaCha8Rng::seed_from_u64(0);
     let size = values.len() as u64;
@@ -127,7 +129,7 @@ fn bootstrap(values: &[f64]) -> Vec<f64> {
         let mut sample: Vec<f64> = values
             .iter()
             .map(|_| {
-                // The bias of the remainder is below 2^-32 for any number of rounds there can be.
+                // The bias of the remainder is below 2^-32 for any realistic number of rounds.
                 let place = chance.next_u64() % size;
                 values[usize::try_from(place).unwrap_or(0)]
             })
@@ -138,7 +140,7 @@ fn bootstrap(values: &[f64]) -> Vec<f64> {
     (0..RESAMPLES).map(resample).collect()
 }
 
-#[expect(clippy::cast_precision_loss, reason = "nobody runs 2^53 times")]
+#[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 runs")]
 fn count(number: usize) -> f64 {
     number as f64
 }

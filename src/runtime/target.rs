@@ -1,8 +1,10 @@
-//! Which engine and provider run a model: the backend a package was made for, as far as this
-//! machine has it, else something portable; and the first run, which proves the choice.
+//! Selects the engine and provider for a model, and starts it.
 //!
-//! Invariant: what ran is told as it was. Nothing falls back silently, and with `strict` nothing
-//! falls back at all.
+//! The backend of the package is preferred, as far as this machine supports it; otherwise a
+//! portable engine is used. The first run proves that the choice works.
+//!
+//! Invariant: reports name the engine and provider that actually ran. Every fallback is reported,
+//! and `strict` forbids all fallbacks.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,18 +20,18 @@ use crate::model::ModelInfo;
 use crate::package::Backend;
 use crate::tensor::{Signature, Tensor};
 
-/// An engine with a provider that could run a model.
+/// An engine and provider that may run a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate {
     /// Name of the engine.
     pub engine: &'static str,
     /// Its provider.
     pub provider: Provider,
-    /// Whether it is something else than the backend that was asked for.
+    /// `true` if it is not the requested backend.
     pub fallback: bool,
 }
 
-/// What is to be run, and on what.
+/// The model to run, and the user's options.
 #[derive(Debug, Clone)]
 pub struct Wish {
     /// The model file.
@@ -38,25 +40,25 @@ pub struct Wish {
     pub format: &'static str,
     /// The method.
     pub signature: Signature,
-    /// The backend it was made for, or that the user asks for.
+    /// The backend that the package targets or the user requests.
     pub backend: Option<Backend>,
     /// The engine, if the user named one.
     pub engine: Option<String>,
-    /// No fallback.
+    /// Forbid fallbacks.
     pub strict: bool,
-    /// Threads of a run.
+    /// Number of threads of a run.
     pub threads: Option<usize>,
-    /// Observe the placement of nodes.
+    /// Record where nodes run.
     pub observe: bool,
-    /// ONNX Runtime's library, if the user named one.
+    /// Path of ONNX Runtime's library, if the user named one.
     pub library: Option<PathBuf>,
-    /// What of the method's inputs and outputs stays with the session.
+    /// The inputs and outputs that stay in the session between runs.
     pub carrying: Carrying,
-    /// How portable readings of programs in half precision are computed.
+    /// Rounding in portable readings of programs in half precision.
     pub rounding: Rounding,
-    /// Entries of the configuration of ONNX Runtime's session.
+    /// Configuration entries for ONNX Runtime's session.
     pub ort_options: Vec<OrtOption>,
-    /// The instructions that engines compute with, if they were named.
+    /// Instruction sets that engines may use, if the user named them.
     pub cpu_features: Option<String>,
 }
 
@@ -65,46 +67,46 @@ pub struct Wish {
 pub struct Started {
     /// Its session.
     pub worker: Worker,
-    /// The backend that was asked for.
+    /// The requested backend.
     pub backend: Option<Backend>,
-    /// What runs it.
+    /// The engine and provider that run it.
     pub candidate: Candidate,
-    /// Candidates before it that did not work, and why.
+    /// Candidates that were tried before and failed, with their errors.
     pub passed_over: Vec<(Candidate, EngineError)>,
-    /// What the first run gave.
+    /// Answer of the first run.
     pub first: Answer,
-    /// Time to load.
+    /// Time to load the model.
     pub load_time: Duration,
-    /// Where nodes ran, as far as the engine tells.
+    /// Where nodes ran, as far as the engine reports it.
     pub placement: Placement,
-    /// The sandbox of its process, if the process could be asked.
+    /// Sandbox of its process, if the process reports it.
     pub sandbox: Option<Sandbox>,
-    /// Whether it was to run on the backend, and took nothing of the model there.
+    /// `true` if the requested provider took no part of the model.
     idle: bool,
 }
 
-/// Why a model did not start.
+/// The model did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Nothing in this build runs the format.
+    /// No engine of this build supports the format.
     #[error("{0}")]
     Format(String),
-    /// The engine that the user named does not run the format.
+    /// The engine that the user named does not support the format.
     #[error("{0}")]
     Engine(String),
-    /// Every candidate that was tried failed, in the order in which they were tried.
+    /// All candidates failed, listed in the order of the attempts.
     #[error("{}", failures(.0))]
     Failed(Vec<(Candidate, EngineError)>),
-    /// `strict`, and only a fallback would run it.
+    /// Only a fallback could run it, and `strict` forbids fallbacks.
     #[error("--strict: {reason}")]
     Strict {
-        /// What would have happened.
+        /// The fallback and the reason for it.
         reason: String,
     },
 }
 
-/// The candidates for a model of a format and a backend, best first; none if nothing runs the format.
-/// A model without a backend runs on whatever is portable.
+/// Returns the candidates for a format and backend, best first; empty if no engine supports the
+/// format. Without a backend, all portable engines are candidates.
 pub fn candidates(format: &str, backend: Option<Backend>) -> Vec<Candidate> {
     let of = |engine: &'static dyn Engine| {
         let offers = engine.offers(format, backend).into_iter();
@@ -117,25 +119,25 @@ pub fn candidates(format: &str, backend: Option<Backend>) -> Vec<Candidate> {
     ENGINES.iter().copied().flat_map(of).collect()
 }
 
-/// Fails if no engine of this build runs models of this format, and says what to do.
+/// Fails if no engine of this build supports the format; the error names a remedy.
 pub fn require_runnable(format: &str) -> Result<(), StartError> {
     if !candidates(format, None).is_empty() {
         return Ok(());
     }
     Err(StartError::Format(format!(
-        "it is of format {format}; the engines of this build run ONNX models, ExecuTorch programs and Core ML's ML Programs"
+        "unsupported format {format}: the engines of this build run ONNX models, ExecuTorch programs and Core ML's ML Programs"
     )))
 }
 
-/// Fails if no engine of this build runs this method of a model, as far as its header and the payloads of its
-/// delegates tell, and says what would.
+/// Fails if no engine of this build supports a method, judging by the header and the payloads of
+/// its delegates; the error names a remedy.
 pub fn require_method_runnable(
     model: &Path,
     info: &ModelInfo,
     method: &str,
 ) -> Result<(), StartError> {
     require_runnable(info.format)?;
-    // A model that does not name its methods has one, whatever a config calls it.
+    // A model without method names has one method, whatever a config calls it.
     let found = if info.names_methods {
         info.method(method)
     } else {
@@ -150,8 +152,8 @@ pub fn require_method_runnable(
     }
 }
 
-/// Loads the model with the best candidate that works and runs it once. What is carried is not among the
-/// inputs; what that run has left is there until it is forgotten.
+/// Loads the model with the best working candidate and runs it once. `inputs` exclude carried
+/// tensors. State that this run leaves in the session stays until it is reset.
 pub fn start(wish: &Wish, inputs: &[Tensor], launcher: &Launcher) -> Result<Started, StartError> {
     require_runnable(wish.format)?;
     let mut passed_over: Vec<(Candidate, EngineError)> = Vec::new();
@@ -175,7 +177,7 @@ pub fn start(wish: &Wish, inputs: &[Tensor], launcher: &Launcher) -> Result<Star
     Err(StartError::Failed(passed_over))
 }
 
-/// The candidates that are left by the engine that the user named.
+/// Returns the candidates of the engine that the user named, or all.
 fn wished(wish: &Wish) -> Result<Vec<Candidate>, StartError> {
     let mut candidates = candidates(wish.format, wish.backend);
     let Some(engine) = wish.engine.as_deref() else {
@@ -188,17 +190,17 @@ fn wished(wish: &Wish) -> Result<Vec<Candidate>, StartError> {
     Ok(candidates)
 }
 
-/// Why an engine runs nothing of a format, and what does.
+/// Explains that an engine does not support a format, and names the engines that do.
 fn other_format(engine: &str, format: &str) -> String {
     let runs = match engine::engine(engine).map(Engine::title) {
         Some([title, models]) => format!("{title} (`--engine {engine}`) runs {models}"),
-        None => format!("there is no engine `{engine}`"),
+        None => format!("the engine `{engine}` is unknown"),
     };
     let is = match format {
         "onnx" => "an ONNX model",
         "executorch" => "an ExecuTorch program",
         "coreml" => "a Core ML model",
-        _ => "of another format",
+        _ => "of a different format",
     };
     let mut others: Vec<String> = Vec::new();
     for candidate in candidates(format, None) {
@@ -208,7 +210,7 @@ fn other_format(engine: &str, format: &str) -> String {
         }
     }
     format!(
-        "{runs}, and this is {is}: name an engine that runs it ({}), or none",
+        "{runs}, and this is {is}: choose an engine that runs it ({}), or omit the option",
         others.join(", ")
     )
 }
@@ -256,7 +258,7 @@ fn attempt(
     })
 }
 
-/// Holds what really ran against what was asked for.
+/// Compares the placement of the first run with the requested backend.
 fn finish(
     wish: &Wish,
     mut started: Started,
@@ -278,7 +280,7 @@ fn finish(
 }
 
 impl StartError {
-    /// Whether it says that nothing here runs the model, and nothing of the model's own faults.
+    /// Returns `true` if only engines are missing, and nothing is wrong with the model itself.
     pub fn is_want_of_an_engine(&self) -> bool {
         match self {
             Self::Format(_) | Self::Engine(_) | Self::Strict { .. } => true,
@@ -288,7 +290,7 @@ impl StartError {
 }
 
 impl Started {
-    /// Why it does not run on the backend that was asked for; `None` if it does.
+    /// Returns why it does not run on the requested backend; `None` if it does.
     pub fn off_target(&self) -> Option<String> {
         if !self.candidate.fallback {
             return None;
@@ -301,7 +303,7 @@ impl Started {
     }
 }
 
-/// Why what runs is not the backend, though nothing failed.
+/// Returns why the requested backend is not used, although nothing failed.
 fn idleness(started: &Started) -> String {
     let provider = started.candidate.provider;
     let backend = started.backend.map_or("", Backend::name);
@@ -328,7 +330,7 @@ fn would_fall_back(
 
 fn failures(tried: &[(Candidate, EngineError)]) -> String {
     match tried {
-        [] => "no engine of this name can run the model; `pkgtool backends` lists what there is"
+        [] => "no engine of this name can run the model; `pkgtool backends` lists the available ones"
             .to_owned(),
         [(_, error)] => error.to_string(),
         several => {
@@ -341,7 +343,7 @@ fn failures(tried: &[(Candidate, EngineError)]) -> String {
     }
 }
 
-/// What says something of the model first; what is not on this machine last.
+/// Sorts errors: those about the model first, engines missing on this machine last.
 fn causes_first(tried: &[(Candidate, EngineError)]) -> Vec<&(Candidate, EngineError)> {
     let mut tried: Vec<_> = tried.iter().collect();
     tried.sort_by_key(|(_, error)| matches!(error, EngineError::Unavailable { .. }));
@@ -349,20 +351,21 @@ fn causes_first(tried: &[(Candidate, EngineError)]) -> Vec<&(Candidate, EngineEr
 }
 
 impl Candidate {
-    /// What is to be told of its answers, where they are an engine's own reading of a method's program.
+    /// Returns the reading of a method's program that the engine uses, if it does not run the
+    /// program itself.
     pub fn reading(self, info: &ModelInfo, method: &str) -> Option<Reading> {
         let method = info.method(method).or(info.methods.first())?;
         engine::engine(self.engine)?.reading(info.format, method)
     }
 
-    /// Whether its engine needs nothing but this build.
+    /// Returns `true` if its engine is part of this build and needs no library.
     pub fn is_everywhere(self) -> bool {
         engine::engine(self.engine).is_some_and(Engine::is_everywhere)
     }
 
-    /// Whether the next candidate is to be tried after this one failed so. A provider's failure is its
-    /// own. A portable engine's may be the model's fault: the next would only repeat it, with a worse
-    /// message. A limit is one for all.
+    /// Returns `true` if the next candidate should be tried after this error. A failure of a
+    /// provider may be specific to it. A failure of a portable engine is probably caused by the
+    /// model, and the next engine would fail with a worse message. Limits apply to all candidates.
     pub fn is_passed_over_for(self, error: &EngineError) -> bool {
         let by_limit = matches!(error, EngineError::Limit { .. });
         let is_its_own = self.provider != Provider::Cpu && !by_limit;
@@ -370,7 +373,7 @@ impl Candidate {
     }
 }
 
-/// `ort on qnn`; an engine on its own CPU code is just `ort (cpu)`.
+/// Format: `ort (qnn)`; `ort (cpu)` for an engine's own CPU code.
 impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.engine, self.provider)

@@ -62,10 +62,10 @@ pub struct Holding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoRoom {
     /// The account has used up its share.
-    #[error("the account's other request bodies fill its share of the memory for bodies")]
+    #[error("the account's other request bodies use up its share of the memory for bodies")]
     Share,
     /// All accounts together have used up the budget.
-    #[error("request bodies fill the memory that there is for them")]
+    #[error("the memory for request bodies is full")]
     Full,
 }
 
@@ -78,7 +78,7 @@ pub struct Buffer {
     most: usize,
     /// Bytes of the holding that are reserved for a decoder instead of the body.
     beside: usize,
-    /// Whether the holding covers the whole body, even if it is smaller than the body.
+    /// True if the holding covers the whole body, even if it is smaller than the body.
     is_covered: bool,
 }
 

@@ -91,7 +91,7 @@ pub enum CallError {
     #[error("no active instances: {0}")]
     NoInstances(String),
     /// The queue is full.
-    #[error("{limit} requests wait for the service, as many as may wait")]
+    #[error("the service's queue is full: {limit} requests are waiting")]
     QueueFull {
         /// The limit.
         limit: usize,
@@ -103,7 +103,7 @@ pub enum CallError {
         after: Duration,
     },
     /// The process that ran the model crashed.
-    #[error("the service's process died: {0}")]
+    #[error("the service's process crashed: {0}")]
     Crashed(String),
     /// The model failed on this input.
     #[error("{0}")]
@@ -137,7 +137,7 @@ pub enum CallError {
         retry_after: Duration,
     },
     /// An upstream is unreachable.
-    #[error("the upstream cannot be reached: {0}")]
+    #[error("the upstream is unreachable: {0}")]
     Unreachable(String),
 }
 

@@ -31,15 +31,15 @@ pub struct Description {
     pub default_backend: Option<String>,
     /// Precision of requests without a config.
     pub default_precision: Option<String>,
-    /// Whether requests may send a picture instead of tensors, because a capability is about
+    /// True if requests may send a picture instead of tensors, because a capability is about
     /// images.
     pub takes_pictures: bool,
-    /// Whether requests may send texts instead of tensors, because it embeds texts and has a
+    /// True if requests may send texts instead of tensors, because it embeds texts and has a
     /// tokenizer.
     pub embeds_texts: bool,
     /// Labels of a classifier of texts or pictures; empty for other models.
     pub labels: Vec<String>,
-    /// Whether this build runs at least one of its models. Otherwise every request fails with
+    /// True if this build runs at least one of its models. Otherwise every request fails with
     /// [`super::CallError::NoInstances`].
     pub runnable: bool,
     /// Size of the default variant's files, in bytes.

@@ -28,7 +28,10 @@ pub(crate) type Object<'a> = Vec<(String, &'a RawValue)>;
 pub(crate) fn text(body: &[u8]) -> Result<&str, Refusal> {
     std::str::from_utf8(body).map_err(|error| {
         let at = error.valid_up_to();
-        Refusal::at("$", format!("byte {at} is not UTF-8; JSON is UTF-8"))
+        Refusal::at(
+            "$",
+            format!("byte {at} is invalid UTF-8; JSON must be UTF-8"),
+        )
     })
 }
 
@@ -39,7 +42,7 @@ pub(super) fn unwrapped(text: &str) -> Result<Cow<'_, str>, Refusal> {
         return Ok(Cow::Borrowed(text));
     }
     let inner: String = serde_json::from_str(text)
-        .map_err(|error| Refusal::at("$", format!("this is not JSON: {error}")))?;
+        .map_err(|error| Refusal::at("$", format!("invalid JSON: {error}")))?;
     if inner.trim_ascii_start().starts_with(['{', '[']) {
         return Ok(Cow::Owned(inner));
     }
@@ -118,7 +121,7 @@ pub(super) fn unknown_key(place: &str, key: &str, known: &[&str]) -> Refusal {
     let meant = meant.map(|meant| format!(", did you mean `{meant}`?"));
     let meant = meant.unwrap_or_default();
     let message = format!(
-        "there is no key {}{meant}; keys are {}",
+        "unknown key {}{meant}; supported keys: {}",
         shown(key),
         listed(known)
     );
@@ -153,7 +156,7 @@ pub(crate) fn kind(text: &str) -> &'static str {
         Some(b't' | b'f') => "a boolean",
         Some(b'n') => "null",
         Some(b'-' | b'0'..=b'9') => "a number",
-        Some(_) => "no JSON",
+        Some(_) => "invalid JSON",
         None => "nothing",
     }
 }
@@ -169,9 +172,9 @@ fn short(text: &str) -> String {
 fn syntax(place: &str, text: &str, expected: &str, error: &serde_json::Error) -> Refusal {
     let found = kind(text);
     if found != expected && error.is_data() {
-        return Refusal::at(place, format!("{expected} belongs here, not {found}"));
+        return Refusal::at(place, format!("expected {expected}, got {found}"));
     }
-    Refusal::at(place, format!("{expected} belongs here: {error}"))
+    Refusal::at(place, format!("expected {expected}: {error}"))
 }
 
 /// Reads the key of a new member.
@@ -187,9 +190,7 @@ fn new_key<'de, A: MapAccess<'de>>(
     }
     if !seen.insert(key.clone()) {
         let key = shown(&key);
-        return Err(de::Error::custom(format_args!(
-            "the key {key} stands there twice"
-        )));
+        return Err(de::Error::custom(format_args!("duplicate key {key}")));
     }
     Ok(Some(key))
 }

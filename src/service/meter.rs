@@ -67,9 +67,9 @@ pub struct ByAccount {
 pub enum Operation {
     /// A synchronous predict.
     Predict,
-    /// Making a task.
+    /// The creation of a task.
     Create,
-    /// The task itself.
+    /// The run of a task.
     Task,
 }
 

@@ -140,8 +140,8 @@ impl Service {
                 taken.push("tensors");
                 let taken = taken.join(", and ");
                 let message = format!(
-                    "`{name}` takes no {asked}; it takes {taken}, by predict: \
-                     GET /openapi.json?service={name} says which"
+                    "`{name}` does not support {asked}; it supports {taken}, by predict: \
+                     see GET /openapi.json?service={name}"
                 );
                 Err(Refusal::at("$.model", message))
             }
@@ -166,7 +166,7 @@ impl Service {
     fn not_trained(&self) -> String {
         let (owner, name) = (&self.owner_name, &self.name);
         format!(
-            "`{}` is not trained yet: POST …/account/{owner}/model/{name}/fit does that",
+            "`{}` is not trained yet; train it with POST …/account/{owner}/model/{name}/fit",
             self.label()
         )
     }

@@ -62,7 +62,7 @@ impl TryFrom<Written> for Listed {
                 "false" => Ok(Self::No),
                 "auto" => Ok(Self::Auto),
                 other => Err(format!(
-                    "`listed` is `{other}`; it may be true, false or \"auto\""
+                    "invalid `listed` value `{other}`: expected true, false or \"auto\""
                 )),
             },
         }
@@ -73,9 +73,9 @@ impl TryFrom<Written> for Listed {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServiceSettings {
-    /// Whether other accounts may call it.
+    /// Allow other accounts to call it.
     pub public: bool,
-    /// Whether the registry shows it to accounts that may not call it.
+    /// Visibility in the registry to accounts that may not call it.
     pub listed: Listed,
     /// Maximum number of sessions that run at the same time.
     pub instances: usize,

@@ -1,8 +1,9 @@
-//! How far the links of a tree may lead.
+//! Limits where symbolic links in a package may lead.
 //!
-//! A symbolic link in a package may lead to another file of its repository, and to the blobs of a hub's cache, which
-//! is built of such links. Whatever else it leads to is the machine's, not the package's. Links in a path that the
-//! user typed are the user's own choice.
+//! A link in a package may lead to another file of its repository, and to the blobs of a hub's
+//! cache, whose folders consist of such links. Any other target belongs to the machine, not to the
+//! package, and is rejected. Links in a path that the user typed are the user's own choice, and
+//! always followed.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,20 +13,21 @@ use std::sync::{PoisonError, RwLock};
 
 use super::normal::normalize;
 
-/// Directories above a config's own that a package without a repository's root may have.
+/// Number of folders above a config's own folder that belong to a package without a repository
+/// root.
 const LEVELS: usize = 2;
 
-/// Paths that the user chose, as they were typed.
+/// Paths that the user chose, as typed.
 static CHOSEN: RwLock<Vec<PathBuf>> = RwLock::new(Vec::new());
 
-/// A symbolic link of a tree leads out of it.
+/// A symbolic link leads out of the package.
 #[derive(Debug, thiserror::Error)]
 #[error("it is behind a symbolic link that leads out of the package, to `{}`", target.display())]
 pub struct Outside {
     target: PathBuf,
 }
 
-/// Marks a path as the user's own choice: links on the way to it are followed wherever they lead.
+/// Marks a path as the user's own choice: links on the way to it are always followed.
 pub fn choose(path: &Path) {
     let mut chosen = CHOSEN.write().unwrap_or_else(PoisonError::into_inner);
     if !chosen.iter().any(|one| one == path) {
@@ -33,7 +35,8 @@ pub fn choose(path: &Path) {
     }
 }
 
-/// Marks whatever a command line names as the user's own choice; also what follows the `=` of an option.
+/// Marks everything that a command line names as the user's own choice, including the part after an
+/// option's `=`.
 pub fn choose_arguments(arguments: impl Iterator<Item = OsString>) {
     let mut chosen = CHOSEN.write().unwrap_or_else(PoisonError::into_inner);
     for argument in arguments {
@@ -43,7 +46,8 @@ pub fn choose_arguments(arguments: impl Iterator<Item = OsString>) {
     }
 }
 
-/// The real path of what is at `path`; an [`Outside`] if a link that the user did not type leads out of the package.
+/// Resolves `path`. Returns an [`Outside`] error if a link that the user did not type leads out of
+/// the package.
 pub fn real(path: &Path) -> io::Result<PathBuf> {
     let target = path.canonicalize()?;
     let here = std::env::current_dir()?;
@@ -73,8 +77,8 @@ pub fn real(path: &Path) -> io::Result<PathBuf> {
     ))
 }
 
-/// Whether the file at `path` lies in `directory` or below, after links are resolved, or in the cache that the
-/// directory is a part of.
+/// Returns whether the file at `path` resolves to a place in or below `directory`, or in the hub
+/// cache that contains the directory.
 pub fn is_within(path: &Path, directory: &Path) -> io::Result<bool> {
     let target = real(path)?;
     let is_here = directory.as_os_str().is_empty();
@@ -83,14 +87,14 @@ pub fn is_within(path: &Path, directory: &Path) -> io::Result<bool> {
     Ok(target.starts_with(&home) || is_cached(&home.join("file"), &target))
 }
 
-/// Whether an error is an [`Outside`].
+/// Returns whether an error is an [`Outside`].
 pub fn is_outside(error: &io::Error) -> bool {
     let inner = error.get_ref();
     inner.is_some_and(|inner| inner.downcast_ref::<Outside>().is_some())
 }
 
-/// Whether the absolute `directory` is the root of a download from a hub, which has no `.git`; `has` tells whether
-/// something is in it.
+/// Returns whether the absolute `directory` is the root of a download from a hub, which has no
+/// `.git`. `has` returns whether the directory contains an entry.
 pub fn is_download(directory: &Path, has: impl Fn(&str) -> bool) -> bool {
     let parent = directory.parent().and_then(Path::file_name);
     let has_downloads = || directory.join(".cache/huggingface/download");
@@ -99,23 +103,24 @@ pub fn is_download(directory: &Path, has: impl Fn(&str) -> bool) -> bool {
         || parent.is_some_and(|name| name == SNAPSHOTS)
 }
 
-/// The directory that a package with a config in the absolute `directory` may fill, if it has no repository's root.
+/// Returns the folder that a package without a repository root may fill, given the absolute folder
+/// of a config.
 pub fn above(directory: &Path) -> &Path {
     directory.ancestors().nth(LEVELS).unwrap_or(directory)
 }
 
-/// The folder of a hub's cache that has a folder of links for each revision.
+/// Folder of a hub cache with a folder of links for each revision.
 const SNAPSHOTS: &str = "snapshots";
-/// The folder of a hub's cache that has the files themselves.
+/// Folder of a hub cache with the files themselves.
 const BLOBS: &str = "blobs";
-/// What the folder of a repository in a hub's cache is called at the beginning.
+/// Name prefixes of a repository's folder in a hub cache.
 const REPOSITORIES: [&str; 3] = ["models--", "datasets--", "spaces--"];
 
-/// The part of a path that the user typed, and the rest, which is the tree's.
+/// The part of a path that the user typed, and the rest, which belongs to the package.
 struct ChosenPart<'p> {
     path: PathBuf,
     rest: &'p Path,
-    /// Whether all that the user typed is in it.
+    /// True if it contains everything that the user typed.
     is_whole: bool,
 }
 
@@ -125,7 +130,7 @@ fn chosen_part<'p>(path: &'p Path, here: &Path) -> ChosenPart<'p> {
         let both = one.components().zip(path.components());
         both.take_while(|(typed, here)| typed == here).count()
     };
-    // Of paths that have as much in common, the one that ends there.
+    // Of paths with equally long common parts, prefer the one that ends there.
     let best = chosen
         .iter()
         .map(|one| normalize(&here.join(one)))
@@ -141,8 +146,9 @@ fn chosen_part<'p>(path: &'p Path, here: &Path) -> ChosenPart<'p> {
     }
 }
 
-/// The directory that a link at `place` may not leave: the repository's root, else so many levels above its own
-/// directory. Those are never the whole machine, and not more than the directory that the user typed.
+/// Returns the folder that a link at `place` may not leave: the repository root, or else a fixed
+/// number of levels above the link. The latter never covers the whole machine, nor more than the
+/// folder that the user typed.
 fn border(place: &Path, typed: &Path) -> PathBuf {
     let own = place.parent().unwrap_or(place);
     if let Some(root) = repository(own) {
@@ -154,20 +160,21 @@ fn border(place: &Path, typed: &Path) -> PathBuf {
     widest.unwrap_or(own).to_owned()
 }
 
-/// The checkout or download that an absolute directory is in.
+/// Returns the checkout or download that contains an absolute folder.
 fn repository(directory: &Path) -> Option<PathBuf> {
     let has = |directory: &Path, name: &str| directory.join(name).symlink_metadata().is_ok();
     let mut above = directory.ancestors();
     if let Some(checkout) = above.find(|one| has(one, ".git")) {
         return Some(checkout.to_owned());
     }
-    // A backend's directory is no root, whatever lies in it.
+    // A backend's folder is not a root, whatever it contains.
     let is_root = |one: &&Path| is_download(one, |name| has(one, name));
     let mut above = directory.ancestors().skip(1).chain([directory]);
     above.find(is_root).map(Path::to_owned)
 }
 
-/// Whether a link at `place` leads to a blob of a hub's cache: of the one it is in, or one of a known form.
+/// Returns whether a link at `place` leads to a blob of a hub cache: the cache that contains it, or
+/// one of a known form.
 fn is_cached(place: &Path, target: &Path) -> bool {
     let Some(blobs) = target.parent().filter(|folder| folder.ends_with(BLOBS)) else {
         return false;

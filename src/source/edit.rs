@@ -1,18 +1,18 @@
-//! Changes to a text: pieces of it replaced.
+//! Edits of a text that replace byte spans.
 
 use super::Span;
 
-/// A piece of a text and what is to stand there instead.
+/// The replacement of a byte span.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextEdit {
     /// The bytes to be replaced; an empty span inserts.
     pub span: Span,
-    /// What takes their place.
+    /// The replacement text.
     pub replacement: String,
 }
 
 impl TextEdit {
-    /// Puts `replacement` where `span` is.
+    /// Replaces `span` with `replacement`.
     pub fn replace(span: Span, replacement: impl Into<String>) -> Self {
         Self {
             span,
@@ -21,8 +21,8 @@ impl TextEdit {
     }
 }
 
-/// The text with all edits made; `None` if two of them overlap or one lies outside the text or inside a
-/// character. Edits that insert at one place stay in their order.
+/// Applies all edits. Returns `None` if two of them overlap, or if one lies outside the text or
+/// inside a character. Insertions at the same place keep their order.
 pub fn apply(text: &str, edits: &[TextEdit]) -> Option<String> {
     let mut sorted: Vec<&TextEdit> = edits.iter().collect();
     sorted.sort_by_key(|edit| (edit.span.start, edit.span.end));

@@ -1,7 +1,8 @@
-//! Changes to JSON text that leave everything else as its author wrote it: indentation, line ends, order.
+//! Edits JSON text and leaves everything else as its author wrote it: indentation, line endings,
+//! order.
 //!
-//! Invariant: every edit keeps a JSON text one, and lies inside the object or array that it changes. Knows
-//! no package.
+//! Invariant: every edit keeps the text valid JSON, and lies inside the object or array that it
+//! changes. Packages are handled elsewhere.
 
 use serde_json::Value;
 
@@ -10,10 +11,10 @@ use super::edit::TextEdit;
 use super::json::{Document, Member, Node};
 use super::pretty::{Layout, indentation, quoted};
 
-/// Longest line that a member is put into, in characters.
+/// Maximum line length after an insertion, in characters.
 const WIDTH: usize = 100;
 
-/// Makes edits to one text.
+/// Creates edits of one text.
 #[derive(Debug, Clone, Copy)]
 pub struct Editor<'a> {
     text: &'a str,
@@ -22,7 +23,7 @@ pub struct Editor<'a> {
 }
 
 impl<'a> Editor<'a> {
-    /// For `text`, which parsed to `document` and is laid out so.
+    /// Creates an editor for `text`, which parsed to `document` and has this layout.
     pub fn new(text: &'a str, document: &'a Document, layout: &'a Layout) -> Self {
         Self {
             text,
@@ -31,49 +32,49 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// The document.
+    /// Returns the document.
     pub fn document(&self) -> &'a Document {
         self.document
     }
 
-    /// The text of a node.
+    /// Returns the text of a node.
     pub fn text_of(&self, node: &Node) -> &'a str {
         &self.text[node.span.start..node.span.end]
     }
 
-    /// The value of a node.
+    /// Returns the value of a node.
     pub fn value_of(&self, node: &Node) -> Value {
-        // It is a part of a text that parsed.
+        // The node is a part of a text that parsed.
         serde_json::from_str(self.text_of(node)).unwrap_or_default()
     }
 
-    /// Writes another value in a node's place.
+    /// Replaces a node with another value.
     pub fn replace(&self, node: &Node, value: &Value) -> TextEdit {
         TextEdit::replace(node.span, self.printed(value, node))
     }
 
-    /// Gives a member another key.
+    /// Renames the key of a member.
     pub fn rename_key(&self, member: &Member, key: &str) -> TextEdit {
         TextEdit::replace(member.key_span, quoted(key))
     }
 
-    /// Takes the member at this place out of an object; `None` if there is none.
+    /// Removes the member at this index from an object; returns `None` if it does not exist.
     pub fn remove_member(&self, object: &Node, index: usize) -> Option<TextEdit> {
         remove(object, &member_spans(object), index)
     }
 
-    /// Takes the element at this place out of an array; `None` if there is none.
+    /// Removes the element at this index from an array; returns `None` if it does not exist.
     pub fn remove_element(&self, array: &Node, index: usize) -> Option<TextEdit> {
         remove(array, &element_spans(array), index)
     }
 
-    /// Puts a member into an object so that it stands at place `index`, at most behind the last.
+    /// Inserts a member into an object at `index`, at most after the last member.
     pub fn insert_member(&self, object: &Node, index: usize, key: &str, value: &Value) -> TextEdit {
         let key = format!("{}:{}", quoted(key), self.layout.after_colon);
         self.insert(object, &member_spans(object), index, &key, value)
     }
 
-    /// Puts an element into an array so that it stands at place `index`, at most behind the last.
+    /// Inserts an element into an array at `index`, at most after the last element.
     pub fn insert_element(&self, array: &Node, index: usize, value: &Value) -> TextEdit {
         self.insert(array, &element_spans(array), index, "", value)
     }
@@ -104,7 +105,7 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// What stands between an item and its neighbour, comma left out.
+    /// Returns the white space between an item and its neighbour, without the comma.
     fn gap(&self, items: &[Span], at: usize) -> String {
         if let Some(margin) = indentation(self.text, items[at].start) {
             return format!("{}{margin}", self.layout.newline);
@@ -118,7 +119,7 @@ impl<'a> Editor<'a> {
         )
     }
 
-    /// An empty object or array with its first item.
+    /// Inserts the first item into an empty object or array.
     fn fill(&self, parent: &Node, key: &str, value: &Value) -> TextEdit {
         let brackets = if parent.is_object() {
             ["{", "}"]
@@ -142,7 +143,8 @@ impl<'a> Editor<'a> {
         )
     }
 
-    /// A value in place of a node: on one line where that is, and the new one fits.
+    /// Prints a value that replaces a node, on one line if the node is on one line and the value
+    /// fits.
     fn printed(&self, value: &Value, node: &Node) -> String {
         let is_container = node.is_object() || !node.elements().is_empty();
         if is_container && !self.text_of(node).contains('\n') {
@@ -179,7 +181,7 @@ fn remove(parent: &Node, items: &[Span], index: usize) -> Option<TextEdit> {
     let span = match (index.checked_sub(1), items.get(index + 1)) {
         (_, Some(next)) => Span::new(item.start, next.start),
         (Some(before), None) => Span::new(items[before].end, item.end),
-        // Brackets and all: nothing can be put between them at the same time.
+        // The whole container is replaced, so that no other edit can insert between the brackets.
         (None, None) => {
             let empty = if parent.is_object() { "{}" } else { "[]" };
             return Some(TextEdit::replace(parent.span, empty));
@@ -188,7 +190,7 @@ fn remove(parent: &Node, items: &[Span], index: usize) -> Option<TextEdit> {
     Some(TextEdit::replace(span, ""))
 }
 
-/// The white space that the line of `at` begins with.
+/// Returns the white space at the beginning of the line that contains `at`.
 fn line_margin(text: &str, at: usize) -> &str {
     let start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
     let line = &text[start..at];

@@ -1,8 +1,8 @@
-//! Files whose bytes are elsewhere: on disk they have a name and a size, and no content.
+//! Remote files: on disk they have a name and a size, but no content.
 //!
-//! A [`Store`] that is mounted on a directory gives the bytes of the files below it. Walks, sizes,
-//! links and everything else that asks the disk need to know nothing of it.
-//! Invariant: without a mounted store, opening a file costs one relaxed load more and no lock.
+//! A [`Store`] that is mounted on a folder provides the bytes of the files below it. Code that only
+//! asks the disk (walks, sizes, links) works unchanged. Invariant: without a mounted store, opening
+//! a file costs only one atomic load more, and no lock.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,20 +11,21 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use super::ReadAt;
 
-/// Bytes that several threads may read.
+/// Bytes of a remote file, readable from several threads.
 pub type Far = Arc<dyn ReadAt + Send + Sync>;
 
-/// Where the bytes of files below a directory come from.
+/// The source of bytes for files below a folder.
 pub trait Store: Send + Sync {
-    /// The bytes of the file at this path below the directory; `None` if the file on disk is the file.
+    /// Returns the bytes of the file at this path below the folder; `None` if the content is on
+    /// disk.
     fn open(&self, below: &Path) -> Option<io::Result<Far>>;
 
-    /// A text that two files share if and only if their content is the same; `None` where that is
-    /// not known without reading them.
+    /// Returns a text that two files share if and only if their contents are equal; `None` if that
+    /// is unknown without reading them.
     fn digest(&self, below: &Path) -> Option<String>;
 }
 
-/// A store on its directory, until it is dropped.
+/// A mounted store. Dropping it unmounts the store.
 #[must_use = "a store is unmounted when this is dropped"]
 #[derive(Debug)]
 pub struct Mounted {
@@ -52,18 +53,18 @@ impl Drop for Mounted {
     }
 }
 
-/// The bytes of the file at `path`, if they are elsewhere.
+/// Opens the file at `path` if it is remote.
 pub(super) fn open(path: &Path) -> Option<io::Result<Far>> {
     let (store, below) = find(path)?;
     store.open(&below)
 }
 
-/// Whether the bytes of what is at `path` are elsewhere, where each of them costs time.
+/// Returns whether the file at `path` is remote, so that reading it takes time.
 pub fn is_far(path: &Path) -> bool {
     find(path).is_some()
 }
 
-/// What tells the content of a file that is elsewhere, see [`Store::digest`].
+/// Returns the digest of a remote file's content, as its store states it.
 pub fn digest(path: &Path) -> Option<String> {
     let (store, below) = find(path)?;
     store.digest(&below)

@@ -1,7 +1,7 @@
-//! A file by its path, for random access and from its beginning.
+//! Opens files by path, for random access or for reading from the beginning.
 //!
-//! Invariant: everything below `cli` that wants a file's bytes gets them here, so that a file whose
-//! bytes are elsewhere is read as any other. A file on disk costs one look at a counter more.
+//! Invariant: all code below `cli` reads files through this module, so that remote files (see
+//! `elsewhere`) are read like any others. For a file on disk, this costs only a look at a counter.
 
 use std::fmt;
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::path::Path;
 use super::elsewhere::{self, Far};
 use super::{ReadAt, opener};
 
-/// A regular file, opened once, its length taken at opening.
+/// A regular file, opened once. Its length is determined when it is opened.
 #[derive(Debug)]
 pub struct FileSource {
     bytes: Bytes,
@@ -23,17 +23,17 @@ enum Bytes {
     Far(Far),
 }
 
-/// A file's bytes from the first to the last.
+/// A reader of a file's bytes from beginning to end.
 #[derive(Debug)]
 pub struct Reader {
     bytes: Bytes,
-    /// How many were read; a file on disk keeps that itself.
+    /// Number of bytes read so far; a file on disk tracks that itself.
     at: u64,
 }
 
 impl FileSource {
-    /// Opens `path`. Anything but a regular file (a pipe, a device, a directory) is refused, and a link that leads
-    /// out of the package.
+    /// Opens `path`. Rejects everything except regular files (pipes, devices, folders), and links
+    /// that lead out of the package.
     pub fn open(path: &Path) -> io::Result<Self> {
         let opened = open(path)?;
         Ok(Self {
@@ -43,8 +43,8 @@ impl FileSource {
     }
 }
 
-/// Opens the file at `path` for reading from its beginning. What leads out of the package is refused; nothing here
-/// waits for a pipe or a device.
+/// Opens the file at `path` for reading from the beginning. Rejects links that lead out of the
+/// package. Never blocks on a pipe or a device.
 pub fn open(path: &Path) -> io::Result<Reader> {
     let bytes = match elsewhere::open(path) {
         Some(far) => Bytes::Far(far?),
@@ -53,27 +53,27 @@ pub fn open(path: &Path) -> io::Result<Reader> {
     Ok(Reader { bytes, at: 0 })
 }
 
-/// The bytes of the regular file at `path`, if it has at most `most`.
+/// Reads the regular file at `path`, of at most `most` bytes.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     file.size()?;
     let mut bytes = Vec::new();
     file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
-        let reason = format!("it has more than {most} bytes");
+        let reason = format!("too large: more than {most} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
     }
     Ok(bytes)
 }
 
-/// The text of the regular file at `path`, if it has at most `most` bytes.
+/// Reads the regular file at `path` as text, of at most `most` bytes.
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
     String::from_utf8(read(path, most)?).map_err(invalid)
 }
 
 impl Reader {
-    /// The file's length in bytes; an error if it is no regular file.
+    /// Returns the file's length in bytes; fails if it is not a regular file.
     pub fn size(&self) -> io::Result<u64> {
         match &self.bytes {
             Bytes::Disk(file) => {
@@ -104,7 +104,7 @@ impl fmt::Debug for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Disk(file) => file.fmt(f),
-            Self::Far(far) => write!(f, "{} bytes elsewhere", far.len()),
+            Self::Far(far) => write!(f, "{} remote bytes", far.len()),
         }
     }
 }

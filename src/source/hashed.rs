@@ -1,12 +1,12 @@
-//! Tables whose keys are paths, names and numbers: a hash that costs less than the look-up.
+//! Hash tables with a fast hash function, for keys such as paths, names and numbers.
 //!
-//! Seeded for each process, so that nobody can choose keys that collide in all of them. Keys that come from clients of a
-//! server belong into the standard library's tables.
+//! The hash is seeded per process, so that nobody can choose keys that collide in all processes.
+//! Keys from clients of a server must use the standard library's tables instead.
 
 use foldhash::fast::RandomState;
 
-/// A table.
+/// A map with the fast hash.
 pub type Map<K, V> = std::collections::HashMap<K, V, RandomState>;
 
-/// A set.
+/// A set with the fast hash.
 pub type Set<K> = std::collections::HashSet<K, RandomState>;

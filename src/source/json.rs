@@ -1,10 +1,10 @@
-//! JSON text as a tree in which every node knows its byte span.
+//! Parses JSON text to a tree in which every node knows its byte span.
 //!
-//! `positions` makes the tree and accepts nothing that `serde_json` would not (RFC 8259, nothing more).
-//! What it refuses is read once more, for the reason, by `jsonc-parser`, its leniencies off, and where
-//! that finds nothing by `serde_json`. Invariant: the nesting, values and keys of a [`Document`] are
-//! bounded by [`MAX_DEPTH`], [`MAX_VALUES`] and [`MAX_KEY`]. A repeated key keeps all its members in the
-//! tree; look-ups find the last one, as `serde_json` does.
+//! The module `positions` builds the tree and accepts exactly what `serde_json` accepts (strict RFC
+//! 8259). A rejected text is parsed again for a good error message: by `jsonc-parser` with its
+//! extensions disabled, or else by `serde_json`. Invariant: nesting, number of values and key
+//! length of a [`Document`] are limited by [`MAX_DEPTH`], [`MAX_VALUES`] and [`MAX_KEY`]. The tree
+//! keeps all members of a repeated key; look-ups find the last one, as in `serde_json`.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ pub use super::syntax::SyntaxError;
 use super::sound::Sound;
 use super::{LineIndex, Span, positions, slips};
 
-/// What to do where nothing better is known.
+/// Remedy if nothing more specific is known.
 const RULES_OF_JSON: &str =
     "strings are in double quotes, `,` stands between members, and there are no comments";
 
@@ -33,7 +33,7 @@ const FEWER_LEVELS: &str = "a config needs no more than 10 levels";
 pub struct Document {
     /// The tree with positions.
     pub root: Node,
-    /// Whether an object in it has a key twice.
+    /// True if any object has a repeated key.
     pub repeats: bool,
 }
 
@@ -46,7 +46,7 @@ pub enum Step {
     Index(usize),
 }
 
-/// A path from the root of a document to a value: what a JSON Pointer (RFC 6901) says.
+/// A path from the root of a document to a value, equivalent to a JSON Pointer (RFC 6901).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub struct JsonPath(Vec<Step>);
 
@@ -72,12 +72,12 @@ impl Document {
         )
     }
 
-    /// The node at `path`.
+    /// Returns the node at `path`.
     pub fn node(&self, path: &JsonPath) -> Option<&Node> {
         path.0.iter().try_fold(&self.root, child)
     }
 
-    /// The span of the value at `path`, or of the deepest existing value on the way there.
+    /// Returns the span of the value at `path`, or of the deepest existing value on the way there.
     pub fn value_span(&self, path: &JsonPath) -> Span {
         let mut node = &self.root;
         for step in &path.0 {
@@ -89,7 +89,7 @@ impl Document {
         node.span
     }
 
-    /// The span of the key of the member at `path`; the value's where it is not a member.
+    /// Returns the span of the member's key at `path`; the span of the value if it is not a member.
     pub fn key_span(&self, path: &JsonPath) -> Span {
         let member = path
             .parent()
@@ -106,40 +106,40 @@ fn child<'n>(node: &'n Node, step: &Step) -> Option<&'n Node> {
 }
 
 impl JsonPath {
-    /// The path to the root.
+    /// Returns the path to the root.
     pub fn root() -> Self {
         Self::default()
     }
 
-    /// This path and one step more, into a member.
+    /// Returns this path extended by a member's key.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
         self.then(Step::Key(key.into()))
     }
 
-    /// This path and one step more, into an element.
+    /// Returns this path extended by an element's index.
     #[must_use]
     pub fn index(&self, index: usize) -> Self {
         self.then(Step::Index(index))
     }
 
-    /// The steps from the root.
+    /// Returns the steps from the root.
     pub fn steps(&self) -> &[Step] {
         &self.0
     }
 
-    /// The path without its last step, and that step; `None` for the root.
+    /// Splits the path into its parent and its last step; `None` for the root.
     pub fn parent(&self) -> Option<(Self, &Step)> {
         let (last, rest) = self.0.split_last()?;
         Some((Self(rest.to_vec()), last))
     }
 
-    /// Whether this path is `other` or lies below it.
+    /// Returns whether this path is `other` or lies below it.
     pub fn is_within(&self, other: &Self) -> bool {
         self.0.starts_with(&other.0)
     }
 
-    /// The JSON Pointer, `""` for the root.
+    /// Returns the JSON Pointer, `""` for the root.
     pub fn to_pointer(&self) -> String {
         let mut pointer = String::new();
         for step in &self.0 {
@@ -175,7 +175,7 @@ impl FromIterator<Step> for JsonPath {
     }
 }
 
-/// What `jsonc-parser` says is wrong with a text, or what is too large in it.
+/// Returns the error that `jsonc-parser` finds in a text, or the exceeded limit.
 fn fault(text: &str) -> Option<SyntaxError> {
     let better = |error: SyntaxError| slips::name(text, &error).unwrap_or(error);
     let measured = parse_tree(text).map_err(better);
@@ -212,7 +212,7 @@ fn parse_tree(text: &str) -> Result<ast::Value<'_>, SyntaxError> {
     })
 }
 
-/// Refuses what would take more room than any file is worth.
+/// Rejects values that exceed the limits.
 fn measure(value: &ast::Value<'_>, values: &mut usize) -> Result<(), SyntaxError> {
     *values += 1;
     if *values > MAX_VALUES {

@@ -1,7 +1,7 @@
 //! A member's key as a step of a path.
 //!
-//! Invariant: to make or copy one costs no memory of its own where it is short, as nearly every key is, and
-//! no second text where it is long: paths are made by the thousand.
+//! Invariant: keys are cheap, because paths are created by the thousand. A short key, as nearly
+//! every key is, needs no allocation. Clones of a long key share its text.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 
-/// Longest key, in bytes, that is kept in place.
+/// Maximum length of a key that is stored inline, in bytes.
 const MAX_SHORT: usize = 24;
 
-/// A key; equal, ordered and hashed as its text.
+/// A key, compared, ordered and hashed as its text.
 #[derive(Clone)]
 pub struct Key(Form);
 

@@ -3,10 +3,10 @@
 //! Format: <https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md>. Lines of `key value`, the
 //! first one `version`, then `oid sha256:<hex>` and `size <bytes>`, all in less than 1024 bytes.
 
-/// Longest file that can be a pointer, in bytes.
+/// Maximum size of a pointer file, in bytes.
 pub const MAX_POINTER_SIZE: u64 = 1024;
 
-/// What a pointer says of the file it stands for.
+/// The content of a pointer file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pointer {
     /// The object id, `sha256:<hex>`.
@@ -16,7 +16,7 @@ pub struct Pointer {
 }
 
 impl Pointer {
-    /// Reads a pointer; `None` for anything else.
+    /// Parses a pointer; returns `None` for anything else.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         if bytes.len() as u64 > MAX_POINTER_SIZE {
             return None;

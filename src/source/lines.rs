@@ -1,11 +1,11 @@
-//! Byte offsets to lines and columns.
+//! Converts byte offsets to lines and columns.
 //!
-//! Invariant: lines and columns count from 1, a column counts Unicode scalar values, and an offset
-//! past the end or inside a character answers with the nearest position before it.
+//! Invariant: lines and columns count from 1, and a column counts Unicode scalar values. An offset
+//! past the end or inside a character yields the nearest position before it.
 
 use serde::Serialize;
 
-/// A place in a text as people and editors name it.
+/// A position in a text as people and editors name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Position {
     /// Line, from 1.
@@ -30,7 +30,7 @@ impl LineIndex {
         Self { starts }
     }
 
-    /// Where `offset` stands in `text`, the text this index was made of.
+    /// Returns the position of `offset` in `text`, the text of this index.
     pub fn position(&self, text: &str, offset: usize) -> Position {
         let offset = text.floor_char_boundary(offset);
         let line = self.line_of(offset);
@@ -42,17 +42,18 @@ impl LineIndex {
         }
     }
 
-    /// The 0-based line that holds `offset`.
+    /// Returns the 0-based line that contains `offset`.
     pub fn line_of(&self, offset: usize) -> usize {
         self.starts.partition_point(|&start| start <= offset) - 1
     }
 
-    /// The offset at which the 0-based `line` begins; the last line's for anything beyond it.
+    /// Returns the offset at which the 0-based `line` begins; the last line's offset for lines
+    /// beyond the end.
     pub fn line_start(&self, line: usize) -> usize {
         self.starts[line.min(self.starts.len() - 1)]
     }
 
-    /// Number of lines; an empty text has one.
+    /// Returns the number of lines; an empty text has one.
     pub fn line_count(&self) -> usize {
         self.starts.len()
     }

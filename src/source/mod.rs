@@ -1,8 +1,8 @@
-//! Text and bytes with positions.
+//! Access to files: text and bytes with positions, JSON trees, and safe opening and replacing of
+//! files.
 //!
-//! Owns everything that knows where in a file something stands: byte spans, lines and columns,
-//! JSON trees whose every node carries its range, and bounded random access to binary files.
-//! Knows nothing of packages, models or findings.
+//! This module owns byte spans, lines and columns, JSON trees whose nodes know their range, and
+//! bounded random access to binary files. Packages, models and findings are handled elsewhere.
 
 pub mod bounds;
 pub mod edit;

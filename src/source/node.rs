@@ -1,8 +1,7 @@
-//! The values of a JSON text, each with its place, and an object's members by their keys.
+//! Nodes of a JSON tree, each with its byte span, and an object's members with fast look-up.
 //!
-//! Invariant: a look-up costs the logarithm of the number of members, so that no object is so wide
-//! that asking for each of its keys takes quadratic time. Of a repeated key the last counts, as in
-//! `serde_json`.
+//! Invariant: a look-up takes logarithmic time in the number of members, so that even a wide object
+//! never takes quadratic time. Of a repeated key the last member counts, as in `serde_json`.
 
 use std::ops::Deref;
 
@@ -11,27 +10,27 @@ use serde_json::{Number, Value};
 
 use super::Span;
 
-/// Deepest nesting of arrays and objects that is read.
+/// Maximum nesting of arrays and objects.
 pub const MAX_DEPTH: usize = 127;
-/// Most values, nested ones included, of a document that is read. Each can have several faults, and
-/// each fault is held with its path.
+/// Maximum number of values in a document, nested ones included. Each value can have several
+/// faults, and each fault is stored with its path.
 pub const MAX_VALUES: usize = 100_000;
-/// Longest key that is read, in bytes.
+/// Maximum length of a key, in bytes.
 pub const MAX_KEY: usize = 256;
 
-/// Objects of at most so many members are searched from the end: no index costs less.
+/// Maximum number of members that are searched linearly, which is faster than an index.
 const MAX_SCANNED: usize = 8;
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// The value's text, quotes and brackets included.
+    /// The span of the value's text, including quotes and brackets.
     pub span: Span,
     /// The value.
     pub kind: Kind,
 }
 
-/// The kinds of JSON values.
+/// A JSON value by type.
 #[derive(Debug, Clone)]
 pub enum Kind {
     /// `null`
@@ -51,9 +50,9 @@ pub enum Kind {
 /// A key and its value.
 #[derive(Debug, Clone)]
 pub struct Member {
-    /// The key, its escapes resolved.
+    /// The key with escapes resolved.
     pub key: CompactString,
-    /// The key's text, quotes included.
+    /// The span of the key's text, including quotes.
     pub key_span: Span,
     /// The value.
     pub value: Node,
@@ -63,20 +62,21 @@ pub struct Member {
 #[derive(Debug, Clone, Default)]
 pub struct Members {
     list: Vec<Member>,
-    /// Of a long list, or of one with a repeated key; nearly every object is neither.
+    /// Index of a long list or of one with a repeated key; nearly every object needs none.
     index: Option<Box<Index>>,
 }
 
 #[derive(Debug, Clone)]
 struct Index {
-    /// Positions in `list` by key and then by position; empty for a short list.
+    /// Positions in `list`, sorted by key and then by position; empty for a short list.
     by_key: Vec<usize>,
-    /// Whether a key stands twice.
+    /// True if a key is repeated.
     repeats: bool,
 }
 
 impl Node {
-    /// The member of this key, the last if it is repeated; `None` in anything but an object.
+    /// Returns the member with this key, the last one if it is repeated; `None` for anything but an
+    /// object.
     pub fn member(&self, key: &str) -> Option<&Member> {
         match &self.kind {
             Kind::Object(members) => members.last(key),
@@ -84,12 +84,12 @@ impl Node {
         }
     }
 
-    /// The value of the member of this key.
+    /// Returns the value of the member with this key.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.member(key).map(|member| &member.value)
     }
 
-    /// The members of an object; none for anything else.
+    /// Returns the members of an object; empty for anything else.
     pub fn members(&self) -> &[Member] {
         match &self.kind {
             Kind::Object(members) => members,
@@ -97,7 +97,7 @@ impl Node {
         }
     }
 
-    /// The members that count: of a repeated key the last.
+    /// Returns the effective members: the last one of each key.
     pub fn effective_members(&self) -> impl Iterator<Item = &Member> {
         let members = match &self.kind {
             Kind::Object(members) => Some(members.effective()),
@@ -106,7 +106,7 @@ impl Node {
         members.into_iter().flatten()
     }
 
-    /// The elements of an array; none for anything else.
+    /// Returns the elements of an array; empty for anything else.
     pub fn elements(&self) -> &[Node] {
         match &self.kind {
             Kind::Array(elements) => elements,
@@ -114,7 +114,7 @@ impl Node {
         }
     }
 
-    /// The string, if it is one.
+    /// Returns the string, if it is one.
     pub fn as_str(&self) -> Option<&str> {
         match &self.kind {
             Kind::String(text) => Some(text),
@@ -122,10 +122,10 @@ impl Node {
         }
     }
 
-    /// The integer, if it is a whole number; `1.0` is one, as in JSON Schema. One that does not
-    /// fit becomes the nearest that does.
+    /// Returns the integer, if it is a whole number; `1.0` counts as one, as in JSON Schema.
+    /// Out-of-range numbers are clamped.
     pub fn as_i64(&self) -> Option<i64> {
-        // Nearly every number of a config.
+        // The fast path for nearly every number of a config.
         if let Kind::Number(text) = &self.kind
             && let Ok(plain) = text.parse()
         {
@@ -140,7 +140,7 @@ impl Node {
         })
     }
 
-    /// The number as `serde_json` has it, if it is one.
+    /// Returns the number as `serde_json` represents it, if it is one.
     pub fn as_number(&self) -> Option<Number> {
         match &self.kind {
             Kind::Number(text) => text.parse().ok(),
@@ -148,7 +148,7 @@ impl Node {
         }
     }
 
-    /// The value without places; of repeated keys the last.
+    /// Returns the value without positions; the last member of each repeated key.
     pub fn to_value(&self) -> Value {
         match &self.kind {
             Kind::Null => Value::Null,
@@ -163,24 +163,24 @@ impl Node {
         }
     }
 
-    /// Whether it is `null`.
+    /// Returns whether it is `null`.
     pub fn is_null(&self) -> bool {
         matches!(self.kind, Kind::Null)
     }
 
-    /// Whether it is an object.
+    /// Returns whether it is an object.
     pub fn is_object(&self) -> bool {
         matches!(self.kind, Kind::Object(_))
     }
 }
 
 impl Members {
-    /// The last member of this key.
+    /// Returns the last member with this key.
     pub fn last(&self, key: &str) -> Option<&Member> {
         self.last_position(key).map(|at| &self.list[at])
     }
 
-    /// The members that count: of a repeated key the last.
+    /// Iterates over the effective members: the last one of each key.
     pub fn effective(&self) -> impl Iterator<Item = &Member> {
         let members = self.list.iter().enumerate();
         members
@@ -188,7 +188,7 @@ impl Members {
             .map(|(_, member)| member)
     }
 
-    /// Every member, and whether an earlier one has its key already.
+    /// Iterates over all members, each with a flag whether an earlier one has the same key.
     pub fn with_repetition(&self) -> impl Iterator<Item = (&Member, bool)> {
         let members = self.list.iter().enumerate();
         members.map(|(at, member)| {
@@ -197,17 +197,17 @@ impl Members {
         })
     }
 
-    /// Whether a key stands twice: hardly ever, and then nobody has to look for it.
+    /// Returns whether any key is repeated, which is computed in advance.
     pub(super) fn repeats(&self) -> bool {
         self.index.as_ref().is_some_and(|index| index.repeats)
     }
 
-    /// Positions by key; none of a short list.
+    /// Returns the positions by key; empty for a short list.
     fn by_key(&self) -> &[usize] {
         self.index.as_ref().map_or(&[], |index| &index.by_key)
     }
 
-    /// The first position of a key that the member at `at` has.
+    /// Returns the first position of the key of the member at `at`.
     fn first_position(&self, key: &str, at: usize) -> usize {
         let by_key = self.by_key();
         if by_key.is_empty() {
@@ -242,7 +242,7 @@ impl From<Vec<Member>> for Members {
         let mut by_key = Vec::new();
         let repeats = if list.len() > MAX_SCANNED {
             by_key.extend(0..list.len());
-            // Stable: equal keys stay in the order of their positions.
+            // The sort is stable: equal keys keep the order of their positions.
             by_key.sort_by_key(|&at| list[at].key.as_str());
             let mut neighbours = by_key.windows(2);
             neighbours.any(|two| list[two[0]].key == list[two[1]].key)

@@ -1,8 +1,8 @@
-//! Paths without `.` and `..`, by their text alone.
+//! Removes `.` and `..` from paths lexically, without file system access.
 
 use std::path::{Component, Path, PathBuf};
 
-/// The path without `.` and with each `name/..` taken out.
+/// Returns the path without `.` and with each `name/..` removed.
 pub fn normalize(path: &Path) -> PathBuf {
     if is_normal(path) {
         return path.to_owned();
@@ -22,12 +22,12 @@ pub fn normalize(path: &Path) -> PathBuf {
     result
 }
 
-/// Whether a path can be seen to have nothing to take out, without taking it apart: nearly every one has not,
-/// and a run asks for several of each file.
+/// Returns whether a path certainly needs no change, without splitting it. This holds for nearly
+/// every path, and a run checks several paths per file.
 pub fn is_normal(path: &Path) -> bool {
     let bytes = path.as_os_str().as_encoded_bytes();
     let needs_a_look = |(one, next): (&u8, &u8)| *one == b'/' && matches!(*next, b'/' | b'.');
-    // All pairs are looked at, which is done several at once: to stop at the first takes longer.
+    // Checking all pairs without an early exit is vectorised, which is faster.
     let pairs = bytes.iter().zip(bytes.iter().skip(1));
     std::path::MAIN_SEPARATOR == '/'
         && !bytes.starts_with(b".")

@@ -1,7 +1,7 @@
-//! The one way to open a file of a tree.
+//! Opens files of a package safely; all other modules open them through this one.
 //!
-//! Invariant: opening never waits, whatever is at the path, and follows no link out of the package (see `bounds`).
-//! A path without links costs one call.
+//! Invariant: opening never blocks, whatever kind of file it is, and follows no link out of the
+//! package (see `bounds`). A path without links costs one system call.
 
 use std::cell::RefCell;
 use std::fs::{self, File, Metadata};
@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use super::bounds;
 
 thread_local! {
-    /// A directory that was reached without a link.
+    /// The last folder that was found to be reachable without a link.
     static DIRECT: RefCell<PathBuf> = const { RefCell::new(PathBuf::new()) };
 }
 
-/// Opens what is at `path` for reading, without waiting for anybody at its other end.
+/// Opens `path` for reading, without blocking on a pipe or a device.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     if let Some(opened) = system::open_direct(path) {
         if opened.is_ok() {
@@ -26,7 +26,7 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     system::open_real(&bounds::real(path)?)
 }
 
-/// What is at `path`, as [`fs::metadata`] tells it; an error if a link leads out of the package.
+/// Returns the metadata of `path` like [`fs::metadata`]; fails if a link leads out of the package.
 pub fn metadata(path: &Path) -> io::Result<Metadata> {
     let found = path.symlink_metadata()?;
     if !found.is_symlink() && is_direct(path.parent().unwrap_or(path)) {
@@ -47,7 +47,8 @@ fn remember_direct(path: &Path) {
     });
 }
 
-/// Whether a directory is reached without a link. Nothing is asked of the one that was seen last, and of those above.
+/// Returns whether a folder is reachable without a link. The last folder and those above it need no
+/// system call.
 fn is_direct(directory: &Path) -> bool {
     let is_known = directory.as_os_str().is_empty()
         || DIRECT.with_borrow(|known| known == directory || known.starts_with(directory));
@@ -61,7 +62,7 @@ fn is_direct(directory: &Path) -> bool {
     is_direct
 }
 
-/// An error for what is no regular file.
+/// Returns the error for anything but a regular file.
 pub(super) fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")
 }
@@ -82,11 +83,12 @@ mod system {
         .union(OFlags::NOCTTY)
         .union(OFlags::NONBLOCK);
 
-    /// Opens a path without links; `None` if it has one, or if the kernel cannot tell.
+    /// Opens a path without links; returns `None` if it has one, or if the kernel does not support
+    /// the check.
     pub(super) fn open_direct(path: &Path) -> Option<io::Result<File>> {
         match without_links(path, READ) {
             Ok(file) => Some(Ok(file)),
-            // Old kernels, and the filters of some containers.
+            // Old kernels, and the system call filters of some containers.
             Err(Errno::LOOP | Errno::NOSYS | Errno::PERM) => None,
             // A socket.
             Err(Errno::NXIO) => Some(Err(not_regular())),
@@ -94,7 +96,7 @@ mod system {
         }
     }
 
-    /// Opens a path of which the links have been resolved.
+    /// Opens a path whose links have been resolved.
     pub(super) fn open_real(path: &Path) -> io::Result<File> {
         open_direct(path).unwrap_or_else(|| portable::open_real(path))
     }
@@ -121,7 +123,7 @@ mod system {
 
     pub(super) use super::portable::open_real;
 
-    /// This system has no call that tells.
+    /// This system has no such call.
     pub(super) fn open_direct(_: &Path) -> Option<io::Result<File>> {
         None
     }
@@ -138,10 +140,10 @@ mod portable {
 
     use super::not_regular;
 
-    /// Opens a path of which the links have been resolved, if nobody has put another file there since.
+    /// Opens a path whose links have been resolved, unless the file was replaced in the meantime.
     pub(super) fn open_real(path: &Path) -> io::Result<File> {
         let before = path.symlink_metadata()?;
-        // A directory is opened for nobody, and the others could wait.
+        // Folders are never opened here, and other kinds of files could block.
         if !before.is_file() {
             return Err(not_regular());
         }

@@ -1,9 +1,9 @@
-//! A small page cache over a [`ReadAt`], with a budget.
+//! A page cache over a [`ReadAt`], with a limit on the number of accesses.
 //!
-//! Readers of model headers jump about in a file of any size and touch little of it. Pages make
-//! the jumps cheap; the budget bounds what a hostile file can make a reader do: every access counts
-//! against it, so work stays bounded even where offsets point back at the same bytes.
-//! Invariant: memory never exceeds [`MAX_PAGES`] pages.
+//! Parsers of model headers jump around in large files and read only a small part of them. The
+//! cache makes jumps cheap. The budget limits the work that a hostile file can cause: every access
+//! counts, even if offsets point back at the same bytes. Invariant: the cache never exceeds
+//! [`MAX_PAGES`] pages.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -12,40 +12,40 @@ use std::rc::Rc;
 
 use super::ReadAt;
 
-/// Bytes in a page.
+/// Size of a page, in bytes.
 pub const PAGE_SIZE: usize = 4096;
-/// Pages kept at most: 8 MiB.
+/// Maximum number of cached pages: 8 MiB.
 pub const MAX_PAGES: usize = 2048;
-/// Accesses allowed by default; real headers need some thousands to some hundred thousands.
+/// Default budget, in accesses. Real headers need some thousands to some hundred thousands.
 pub const DEFAULT_BUDGET: u64 = 20_000_000;
 
-/// Why bytes could not be had.
+/// A read that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
-    /// The range does not lie inside the file.
+    /// The range exceeds the file.
     #[error("needs {size} bytes at offset {offset}, but the file has {len} bytes")]
     OutOfBounds {
-        /// Where the range begins.
+        /// Start of the range.
         offset: u64,
-        /// How many bytes were wanted.
+        /// Number of requested bytes.
         size: u64,
         /// The file's length in bytes.
         len: u64,
     },
-    /// The operating system could not read.
+    /// The operating system failed to read.
     #[error("cannot read {size} bytes at offset {offset}: {error}")]
     Io {
-        /// Where the read began.
+        /// Start of the read.
         offset: u64,
-        /// How many bytes were wanted.
+        /// Number of requested bytes.
         size: u64,
-        /// What the system said.
+        /// The error of the operating system.
         error: io::Error,
     },
-    /// The file makes its reader walk further than any real header does.
-    #[error("the header is too large to be one: more than {budget} reads at offset {offset}")]
+    /// The file makes its parser read more than any real header needs.
+    #[error("the header is too large: more than {budget} reads at offset {offset}")]
     BudgetSpent {
-        /// Where the reader was when the budget ran out.
+        /// Offset of the read that exceeded the budget.
         offset: u64,
         /// The budget, in accesses.
         budget: u64,
@@ -53,7 +53,7 @@ pub enum PageError {
 }
 
 impl PageError {
-    /// The file offset the error is about.
+    /// Returns the file offset of the error.
     pub fn offset(&self) -> u64 {
         match self {
             Self::OutOfBounds { offset, .. }
@@ -63,7 +63,7 @@ impl PageError {
     }
 }
 
-/// Cached, counted access to a source. One reader, one thread.
+/// Cached, counted access to a source, for one reader on one thread.
 pub struct Pages<'a> {
     source: &'a dyn ReadAt,
     len: u64,
@@ -74,12 +74,12 @@ pub struct Pages<'a> {
 }
 
 impl<'a> Pages<'a> {
-    /// Access to `source` with the default budget.
+    /// Wraps `source` with the default budget.
     pub fn new(source: &'a dyn ReadAt) -> Self {
         Self::with_budget(source, DEFAULT_BUDGET)
     }
 
-    /// Access to `source` with a budget of so many accesses.
+    /// Wraps `source` with a budget in accesses.
     pub fn with_budget(source: &'a dyn ReadAt, budget: u64) -> Self {
         Self {
             source,
@@ -91,12 +91,12 @@ impl<'a> Pages<'a> {
         }
     }
 
-    /// Total number of bytes of the source.
+    /// Returns the length of the source, in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether the source is empty.
+    /// Returns whether the source is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -113,7 +113,7 @@ impl<'a> Pages<'a> {
         }
     }
 
-    /// Fills `buffer` from `offset`. Costs one access a page.
+    /// Fills `buffer` from `offset`. Costs one access per page.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), PageError> {
         self.check(offset, buffer.len() as u64)?;
         let mut done = 0;
@@ -128,15 +128,15 @@ impl<'a> Pages<'a> {
         Ok(())
     }
 
-    /// The `N` bytes at `offset`.
+    /// Returns the `N` bytes at `offset`.
     pub fn array<const N: usize>(&self, offset: u64) -> Result<[u8; N], PageError> {
         let mut bytes = [0; N];
         self.read(offset, &mut bytes)?;
         Ok(bytes)
     }
 
-    /// `size` bytes at `offset` as a vector, allocated only after the range was found inside the
-    /// file. The caller bounds `size`.
+    /// Returns `size` bytes at `offset`, allocated only after the range was found inside the file.
+    /// The caller limits `size`.
     pub fn bytes(&self, offset: u64, size: usize) -> Result<Vec<u8>, PageError> {
         self.check(offset, size as u64)?;
         let mut bytes = vec![0; size];
@@ -195,7 +195,7 @@ impl<'a> Pages<'a> {
     }
 }
 
-/// Where in its page an offset lies.
+/// Returns an offset's position within its page.
 fn within_page(offset: u64) -> usize {
     usize::try_from(offset % PAGE_SIZE as u64).expect("less than a page")
 }

@@ -1,6 +1,6 @@
-//! A set of paths that answers for what lies above and below them.
+//! A set of paths with queries for the paths above and below a path.
 //!
-//! Invariant: no answer takes time proportional to the size of the set.
+//! Invariant: no query takes time proportional to the size of the set.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,14 @@ use super::json::Step;
 pub struct PathSet(BTreeSet<JsonPath>);
 
 impl PathSet {
-    /// Whether `path` or something below it is in the set.
+    /// Returns whether the set contains `path` or a path below it.
     pub fn reaches_into(&self, path: &JsonPath) -> bool {
         // A path sorts directly before those below it.
         let next = self.0.range::<JsonPath, _>(path..).next();
         next.is_some_and(|next| next.is_within(path))
     }
 
-    /// Whether `path` or something above it is in the set.
+    /// Returns whether the set contains `path` or a path above it.
     pub fn covers(&self, path: &JsonPath) -> bool {
         let steps = path.steps();
         !self.0.is_empty() && (0..=steps.len()).any(|depth| self.0.contains(&steps[..depth]))

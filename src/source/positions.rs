@@ -1,8 +1,8 @@
-//! A JSON text as a tree in which every node knows its byte span, in one pass.
+//! Builds the tree of a JSON text with byte spans, in one pass.
 //!
-//! Invariant: what has a tree is JSON as `serde_json` reads it; a property test holds the two against each other. Strings
-//! with escapes and numbers that may be too large for 64 bits are its business here, too. What is larger than
-//! [`MAX_DEPTH`], [`MAX_VALUES`] and [`MAX_KEY`] allow has no tree, either.
+//! Invariant: a text has a tree if and only if `serde_json` accepts it, which a property test
+//! checks. That includes strings with escapes and numbers that may exceed 64 bits. Texts beyond
+//! [`MAX_DEPTH`], [`MAX_VALUES`] and [`MAX_KEY`] have no tree.
 
 use compact_str::CompactString;
 use serde_json::Number;
@@ -10,16 +10,17 @@ use serde_json::Number;
 use super::Span;
 use super::node::{Kind, MAX_DEPTH, MAX_KEY, MAX_VALUES, Member, Members, Node};
 
-/// Digits that a number may have without a look at its size: 64-bit floats reach to 308.
+/// Number of digits that surely fit a 64-bit float, whose limit is 308.
 const SURELY_FINITE: usize = 300;
 
-/// Bytes that are looked at together.
+/// Number of bytes that are processed together.
 const WORD: usize = 8;
 
-/// Members and elements for which room is made when there is one.
+/// Initial capacity of a list of members or elements.
 const FIRST_ROOM: usize = 4;
 
-/// The tree of a JSON text, and whether an object in it has a key twice; `None` if it is no JSON, or too large.
+/// Returns the tree of a JSON text, and whether any object has a repeated key. Returns `None` if
+/// the text is invalid or too large.
 pub(super) fn tree(text: &str) -> Option<(Node, bool)> {
     let mut scan = Scan {
         text,
@@ -32,7 +33,7 @@ pub(super) fn tree(text: &str) -> Option<(Node, bool)> {
     scan.next_byte().is_none().then_some((root, scan.repeats))
 }
 
-/// A walk through the text.
+/// A scanner of the text.
 struct Scan<'t> {
     text: &'t str,
     at: usize,
@@ -66,7 +67,7 @@ impl Scan<'_> {
         Some(Node { span, kind })
     }
 
-    /// What stands between the bracket that is next and its `closing` one, with commas between.
+    /// Parses the items between the next bracket and its `closing` one, separated by commas.
     fn listed<T>(&mut self, closing: u8, read: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         self.at += 1;
         self.depth += 1;
@@ -102,14 +103,14 @@ impl Scan<'_> {
         })
     }
 
-    /// Goes behind the next byte, if it is this one.
+    /// Skips the next byte, if it is this one.
     fn expect(&mut self, byte: u8) -> Option<()> {
         let is_next = self.next_byte()? == byte;
         self.at += 1;
         is_next.then_some(())
     }
 
-    /// The string that begins here, its escapes resolved.
+    /// Parses the string that begins here, and resolves its escapes.
     fn string(&mut self) -> Option<CompactString> {
         let start = self.at;
         self.at += 1;
@@ -151,7 +152,7 @@ impl Scan<'_> {
         is_number.then(|| Kind::Number(text.into()))
     }
 
-    /// Goes behind spaces, as most white space is.
+    /// Skips spaces, which most white space consists of.
     fn skip_indentation(&mut self) {
         const SPACES: u64 = u64::from_le_bytes([b' '; WORD]);
         let bytes = self.text.as_bytes();
@@ -164,7 +165,7 @@ impl Scan<'_> {
         }
     }
 
-    /// The next byte that is no white space, which is where the walk then stands.
+    /// Moves to the next byte that is not white space, and returns it.
     fn next_byte(&mut self) -> Option<u8> {
         let bytes = self.text.as_bytes();
         loop {
@@ -180,7 +181,8 @@ impl Scan<'_> {
     }
 }
 
-/// How many bytes from the beginning are a string's own: up to a quote, a backslash or a control character.
+/// Returns the length of a string's plain beginning: up to a quote, a backslash or a control
+/// character.
 fn plain_length(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     while let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk::<WORD>) {
@@ -195,8 +197,8 @@ fn plain_length(bytes: &[u8]) -> Option<usize> {
     Some(at + rest)
 }
 
-/// The highest bit of each byte that ends a plain part of a string; above the lowest such byte others may be marked,
-/// too.
+/// Marks the highest bit of each byte that ends a plain part of a string. Bytes above the lowest
+/// such byte may be marked by mistake.
 fn ends_in(word: u64) -> u64 {
     const ONES: u64 = u64::from_le_bytes([1; WORD]);
     const HIGH: u64 = ONES << 7;
@@ -205,8 +207,8 @@ fn ends_in(word: u64) -> u64 {
     (is(b'"') | is(b'\\') | below(0x20, word)) & HIGH
 }
 
-/// Whether a text is a whole number of JSON that a 64-bit float surely reaches, as most dimensions and
-/// sizes are: what is not may be a number all the same.
+/// Returns whether a text is surely a JSON integer in the range of a 64-bit float, as most
+/// dimensions and sizes are. Other texts may be numbers too.
 fn is_plain_number(text: &str) -> bool {
     let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
     let is_led = digits.len() == 1 || digits.first().is_some_and(|first| *first != b'0');
@@ -319,7 +321,7 @@ mod tests {
     }
 
     proptest! {
-        /// Texts of JSON's own letters: one in some is JSON.
+        /// Texts of characters that occur in JSON, some of which are valid JSON.
         #[test]
         fn what_has_a_tree_is_json_and_the_other_way_round(
             parts in prop::collection::vec(prop::sample::select(PARTS.as_slice()), 0..12)

@@ -1,35 +1,35 @@
-//! JSON values as text in an author's style: as the package configs of this repository are written, unless a
-//! text shows another style.
+//! Prints JSON values in the style of an existing text. The default is the style of this
+//! repository's package configs.
 //!
-//! Invariant: what is printed parses to the value that was given. Knows no package.
+//! Invariant: the printed text parses to the given value. Packages are handled elsewhere.
 
 use serde_json::Value;
 
 use super::json::{Kind, Node};
 
-/// Longest line that an array or object is put on, in characters.
+/// Maximum line length of an array or object on one line, in characters.
 const WIDTH: usize = 100;
-/// Most values that are looked at to learn a text's style.
+/// Maximum number of values that are examined to learn a text's style.
 const MAX_SAMPLED: usize = 2000;
 
-/// How a text is laid out.
+/// The layout of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
-    /// What a level adds to the indentation.
+    /// The additional indentation of each level.
     pub indent: String,
-    /// What ends a line: `\n` or `\r\n`.
+    /// The line ending: `\n` or `\r\n`.
     pub newline: &'static str,
-    /// Whether everything stands on one line.
+    /// True if the whole text is on one line.
     pub one_line: bool,
-    /// Whether an array of scalars stands on one line where it fits.
+    /// True if an array of scalars is on one line if it fits.
     pub short_arrays: bool,
-    /// Whether an object of scalars and short arrays stands on one line where it fits.
+    /// True if an object of scalars and short arrays is on one line if it fits.
     pub short_objects: bool,
-    /// What stands between the braces of an object on one line and its members.
+    /// The white space inside the braces of an object on one line.
     pub padding: &'static str,
-    /// What stands after `:`.
+    /// The white space after `:`.
     pub after_colon: &'static str,
-    /// What stands after `,` on one line.
+    /// The white space after `,` on one line.
     pub after_comma: &'static str,
 }
 
@@ -50,7 +50,8 @@ impl Default for Layout {
 }
 
 impl Layout {
-    /// The layout of `text`, whose tree is `root`; what the text does not show is as in [`Layout::default`].
+    /// Learns the layout of `text`, whose tree is `root`. Properties that the text does not show
+    /// are those of [`Layout::default`].
     pub fn of(text: &str, root: &Node) -> Self {
         let mut seen = Seen {
             text,
@@ -71,7 +72,7 @@ impl Layout {
             short_objects: seen.objects[1] > seen.objects[0],
             padding: tight(seen.paddings, " "),
             after_colon: tight(seen.colons, " "),
-            // A text without a comma is as tight behind one as behind its colons.
+            // A text without a comma is assumed to be as tight after commas as after colons.
             after_comma: match seen.commas {
                 [0, 0] => tight(seen.colons, " "),
                 commas => tight(commas, " "),
@@ -79,15 +80,15 @@ impl Layout {
         }
     }
 
-    /// The value as text. Lines after the first begin with `margin`; the first has none, so that it can stand
-    /// behind a key.
+    /// Prints the value. Lines after the first begin with `margin`; the first does not, so that it
+    /// can follow a key.
     pub fn print(&self, value: &Value, margin: &str) -> String {
         let mut out = String::new();
         self.write(value, margin, &mut out);
         out
     }
 
-    /// The value on one line.
+    /// Prints the value on one line.
     pub fn print_on_one_line(&self, value: &Value) -> String {
         let mut out = String::new();
         self.write_short(value, &mut out);
@@ -188,7 +189,7 @@ impl Layout {
     }
 }
 
-/// A text as a JSON string.
+/// Returns a text as a JSON string.
 pub fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
@@ -197,7 +198,7 @@ fn is_scalar(value: &Value) -> bool {
     !matches!(value, Value::Array(_) | Value::Object(_))
 }
 
-/// What a text shows of its style: counts of `[without, with]`.
+/// Evidence of a text's style, as counts of `[without, with]`.
 #[derive(Default)]
 struct Seen<'t> {
     text: &'t str,
@@ -255,7 +256,8 @@ impl Seen<'_> {
         }
     }
 
-    /// The indentation of what begins a line at `start`, and what it adds to that around it.
+    /// Returns the indentation of the item that begins a line at `start`, and records the
+    /// difference to the outer one.
     fn learn_indent(&mut self, start: usize, outer: Option<&str>) -> Option<String> {
         let own = indentation(self.text, start)?;
         let added = own.strip_prefix(outer.unwrap_or_default());
@@ -274,8 +276,8 @@ impl Seen<'_> {
     }
 }
 
-/// The white space before `at` in its line; `None` if something else stands there. Looks no further back
-/// than that: a line may be as long as the text, and everything on it is asked for.
+/// Returns the white space before `at` in its line; `None` if anything else precedes it. The search
+/// stops at the first other character, because a line may be as long as the text.
 pub(super) fn indentation(text: &str, at: usize) -> Option<&str> {
     let before = &text[..at];
     let above = before.trim_end_matches([' ', '\t']);

@@ -1,4 +1,4 @@
-//! Bounded random access to bytes: a file, ranges of one on a server, a buffer.
+//! Bounded random access to bytes: a file, byte ranges of a remote file, or a buffer.
 //!
 //! Invariant: a read either fills the whole buffer or fails; nothing past `len` is ever returned.
 
@@ -6,14 +6,14 @@ use std::io;
 
 /// Bytes that can be read at any offset.
 pub trait ReadAt {
-    /// Total number of bytes.
+    /// Returns the total number of bytes.
     fn len(&self) -> u64;
 
-    /// Fills `buffer` from `offset`; an end of file on the way is an
+    /// Fills `buffer` from `offset`. If the file ends first, the error is
     /// [`io::ErrorKind::UnexpectedEof`].
     fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 
-    /// Whether there are no bytes at all.
+    /// Returns whether there are no bytes at all.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

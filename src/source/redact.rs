@@ -1,12 +1,12 @@
-//! Credentials in texts, masked before they are shown.
+//! Masks credentials in texts before they are shown.
 //!
-//! Invariant: a masked text holds no user, password or query of an address, and no value of a key whose name
-//! says that it is a secret. In doubt too much is masked.
+//! Invariant: a masked text contains no user, password or query of a URL, and no value of a key
+//! whose name marks a secret. In doubt, too much is masked.
 
-/// Stands for what is not shown.
+/// Replaces masked text.
 pub const MASK: &str = "***";
 
-/// Words of names whose values are secrets.
+/// Words in names whose values are secrets.
 const SECRET: [&str; 12] = [
     "apikey",
     "auth",
@@ -22,15 +22,15 @@ const SECRET: [&str; 12] = [
     "token",
 ];
 
-/// Last words of names that only say where a secret is.
+/// Last words of names whose values only refer to the place of a secret.
 const PLACES: [&str; 3] = ["env", "file", "header"];
 
-/// Masks credentials in a text: those of addresses, and bearer tokens.
+/// Masks credentials in a text: those of URLs, and bearer tokens.
 pub fn redact(text: &str) -> String {
     tokens(&addresses(text))
 }
 
-/// The same for a text that is to be an address, however it is written.
+/// Masks credentials in a text that should be a URL, even if it is malformed.
 pub fn redact_address(text: &str) -> String {
     match text.split_once("://") {
         Some((scheme, rest)) => format!("{scheme}://{}", address_without_credentials(rest)),
@@ -38,8 +38,8 @@ pub fn redact_address(text: &str) -> String {
     }
 }
 
-/// The same in a text that quotes lines of a settings' file, each after `|`: there also what is assigned to a
-/// name that says that it is a secret.
+/// Masks credentials in a text that quotes lines of a settings file, each after `|`. In these
+/// lines, values assigned to names of secrets are masked too.
 pub fn redact_quoted(text: &str) -> String {
     let lines = redact(text);
     let lines = lines
@@ -51,7 +51,7 @@ pub fn redact_quoted(text: &str) -> String {
     lines.collect()
 }
 
-/// Whether the value of this name is a secret.
+/// Returns whether the value of this name is a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let words: Vec<&str> = name.split(['-', '_', '.']).collect();
@@ -59,14 +59,14 @@ pub fn is_secret_name(name: &str) -> bool {
     !is_place && words.iter().any(|word| SECRET.contains(word))
 }
 
-/// Masks the user, the password and the query of every address in a text.
+/// Masks the user, the password and the query of every URL in a text.
 fn addresses(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("://") {
         let (before, after) = rest.split_at(at + 3);
         shown.push_str(before);
-        // Whatever else stands there may be a part of a password.
+        // All other characters may belong to a password.
         let end = after.find(char::is_whitespace).unwrap_or(after.len());
         let (address, next) = after.split_at(end);
         shown.push_str(&address_without_credentials(address));
@@ -75,7 +75,8 @@ fn addresses(text: &str) -> String {
     shown + rest
 }
 
-/// What follows `://`: the user goes up to the last `@` before the path, or of all where that is unclear.
+/// Masks the part of a URL after `://`. The user part ends at the last `@` before the path, or of
+/// the whole text if that is unclear.
 fn address_without_credentials(address: &str) -> String {
     let (address, query) = match address.split_once('?') {
         Some((address, query)) => (address, format!("?{}", mask_unless_empty(query))),
@@ -91,12 +92,12 @@ fn mask_unless_empty(text: &str) -> &str {
     if text.is_empty() { "" } else { MASK }
 }
 
-/// Masks what follows `Bearer`.
+/// Masks the token after `Bearer`.
 fn tokens(text: &str) -> String {
     const SCHEME: &str = "bearer ";
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
-    // Small letters of ASCII stand at the same places.
+    // Lower-casing ASCII preserves byte positions.
     while let Some(at) = rest.to_ascii_lowercase().find(SCHEME) {
         let (before, after) = rest.split_at(at + SCHEME.len());
         shown.push_str(before);
@@ -108,7 +109,7 @@ fn tokens(text: &str) -> String {
     shown + rest
 }
 
-/// Masks what stands after `NAME =` where the name says that it is a secret.
+/// Masks the value after `NAME =` if the name marks a secret.
 fn assignments(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -130,7 +131,7 @@ fn assignments(text: &str) -> String {
     shown + rest
 }
 
-/// The name at the end of a text.
+/// Returns the name at the end of a text.
 fn name_before(text: &str) -> &str {
     let text = text.trim_end_matches([' ', '\t', '"', '\'']);
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -138,7 +139,7 @@ fn name_before(text: &str) -> &str {
     &text[start..]
 }
 
-/// The length of the value that a text begins with: a quoted one, or all up to a space.
+/// Returns the length of the value at the beginning of a text: a quoted one, or up to a space.
 fn value_length(text: &str) -> usize {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''));
     let end = match quote {
@@ -146,7 +147,7 @@ fn value_length(text: &str) -> usize {
         None => text.find(|c: char| c.is_whitespace() || c == '&'),
     };
     let end = end.unwrap_or(text.len()).min(text.len());
-    // A quote that is not closed ends with its line.
+    // An unclosed quote ends with its line.
     let quoted = &text[..end];
     quoted.strip_suffix('\n').unwrap_or(quoted).len()
 }

@@ -1,6 +1,7 @@
-//! Files replaced as a whole: whoever reads sees the old content or the new one, whatever happens.
+//! Replaces files atomically: readers see the old content or the new one, even after a crash.
 //!
-//! The new content goes into a hidden file beside the old one, to the disk, and then takes its name.
+//! The new content is written to a hidden file beside the old one, synced to disk, and renamed over
+//! it.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -9,13 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Names that are tried before it is given up to find one that is free.
+/// Maximum number of names to try for the hidden file.
 const MAX_NAMES: usize = 16;
-/// How long replacing a file takes at the very most.
+/// Maximum duration of a replacement; older hidden files are abandoned.
 const LONGEST: Duration = Duration::from_hours(1);
 
-/// Puts `bytes` at `target`, which is no symbolic link if one shall stay. Permissions and owner of what is there
-/// are kept. `check` has the last word before the name is taken; if it fails, nothing is left of the attempt.
+/// Replaces `target` with `bytes`. `target` must be resolved first if a symbolic link should
+/// remain. Permissions and owner of the old file are kept. `check` runs just before the rename; if
+/// it fails, the attempt leaves nothing behind.
 pub fn replace<E: From<io::Error>>(
     target: &Path,
     bytes: &[u8],
@@ -27,7 +29,7 @@ pub fn replace<E: From<io::Error>>(
         .and_then(|()| check())
         .and_then(|()| Ok(fs::rename(&beside, target)?));
     if done.is_err() {
-        // It is the error that counts, not what is left of the attempt.
+        // The first error is the one to report, not a failure to clean up.
         let _ = fs::remove_file(&beside);
     }
     done?;
@@ -35,7 +37,7 @@ pub fn replace<E: From<io::Error>>(
     Ok(())
 }
 
-/// Makes the names in a file's directory lasting, where the system can.
+/// Syncs the names in a file's folder to disk, if the system supports it.
 pub fn sync_directory(path: &Path) {
     if let Some(directory) = path.parent() {
         let directory = if directory.as_os_str().is_empty() {
@@ -43,20 +45,20 @@ pub fn sync_directory(path: &Path) {
         } else {
             directory
         };
-        // A system that cannot has kept the names in its own way.
+        // Systems without this call persist names in their own way.
         let _ = File::open(directory).and_then(|directory| directory.sync_all());
     }
 }
 
-/// Removes what attempts to replace `target` left beside it that were killed. Attempts of processes that may still
-/// be there are left alone.
+/// Removes hidden files of killed attempts to replace `target`. Attempts of processes that may
+/// still be running are kept.
 pub fn remove_abandoned(target: &Path) {
     let (Some(name), Some(directory)) =
         (target.file_name().and_then(OsStr::to_str), target.parent())
     else {
         return;
     };
-    // What cannot be listed or removed is in nobody's way.
+    // Failures are ignored: remaining files do no harm.
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let attempt = entry.file_name();
         let process = attempt
@@ -69,7 +71,7 @@ pub fn remove_abandoned(target: &Path) {
     }
 }
 
-/// The process that made a hidden file to replace the one named `target`.
+/// Returns the id of the process that created a hidden file to replace `target`.
 fn process_of(attempt: &str, target: &str) -> Option<u32> {
     let rest = attempt.strip_prefix('.')?.strip_prefix(target)?;
     let numbers = rest.strip_prefix('.')?.strip_suffix(".tmp")?;
@@ -78,7 +80,8 @@ fn process_of(attempt: &str, target: &str) -> Option<u32> {
     process.parse().ok()
 }
 
-/// Whether a process that made a file has ended. Where the system does not tell, it has after an hour.
+/// Returns whether the process that created a file has ended. On systems without `/proc`, it counts
+/// as ended after an hour.
 fn is_gone(process: u32, file: &Path) -> bool {
     let processes = Path::new("/proc");
     if processes.join("self/stat").exists() {
@@ -98,7 +101,7 @@ fn write(mut file: File, beside: &Path, target: &Path, bytes: &[u8]) -> io::Resu
     file.sync_all()
 }
 
-/// A new file in the same directory, hidden: a walk for packages does not look at it.
+/// Creates a hidden file in the same folder; walks for packages ignore it.
 fn create_beside(target: &Path) -> io::Result<(File, PathBuf)> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let name = target.file_name().unwrap_or_default().to_string_lossy();
@@ -123,7 +126,8 @@ fn create_beside(target: &Path) -> io::Result<(File, PathBuf)> {
 fn keep_owner(path: &Path, metadata: &fs::Metadata) {
     use std::os::unix::fs::{MetadataExt, chown};
 
-    // Only who may give files away can; for others the file is theirs, as with any editor.
+    // Only privileged users can give files away. For others the new file is their own, as with any
+    // editor.
     let _ = chown(path, Some(metadata.uid()), Some(metadata.gid()));
 }
 

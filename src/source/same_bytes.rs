@@ -1,6 +1,6 @@
-//! Whether two files hold the same bytes, and what tells a file's bytes from others.
+//! Compares the bytes of two files, and computes the SHA-256 of a file.
 //!
-//! Invariant: both are read as streams; what is held does not grow with them.
+//! Invariant: files are read as streams, so memory use does not depend on their size.
 
 use std::fmt::Write;
 use std::io::{self, Read};
@@ -10,10 +10,10 @@ use sha2::{Digest, Sha256};
 
 use super::file_source::open;
 
-/// Bytes that are read at once.
+/// Number of bytes that are read at once.
 const CHUNK: usize = 64 * 1024;
 
-/// Whether both files have the same bytes; reading ends at the first difference.
+/// Returns whether both files have the same bytes; reading stops at the first difference.
 pub fn same_bytes(one: &Path, other: &Path) -> io::Result<bool> {
     let (mut one, mut other) = (open(one)?, open(other)?);
     let (mut left, mut right) = (vec![0; CHUNK], vec![0; CHUNK]);
@@ -28,7 +28,7 @@ pub fn same_bytes(one: &Path, other: &Path) -> io::Result<bool> {
     }
 }
 
-/// Fills the buffer as far as the file goes; gives how many bytes that was.
+/// Fills the buffer as far as the file goes; returns the number of bytes.
 fn fill(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -42,7 +42,7 @@ fn fill(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// The SHA-256 of a file's bytes, in lower-case hexadecimal digits.
+/// Returns the SHA-256 of a file's bytes, in lower-case hexadecimal digits.
 pub fn sha256(path: &Path) -> io::Result<String> {
     let mut file = open(path)?;
     let mut hash = Sha256::new();

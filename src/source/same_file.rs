@@ -1,8 +1,8 @@
-//! Whether two names in the file system are names of one file.
+//! Detects hard links: two paths that name the same file.
 
 use std::path::Path;
 
-/// Whether two paths are names of one file that has several: hard links, no copies, no symbolic links.
+/// Returns whether two paths are hard links of one file; copies and symbolic links do not count.
 #[cfg(unix)]
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
     use std::fs::{self, Metadata};
@@ -16,7 +16,7 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
     one != other && one_place.is_some() && one_place == other_place
 }
 
-/// Whether two paths are names of one file: not known here, so no.
+/// Returns `false`: hard links are not detected on this system.
 #[cfg(not(unix))]
 pub fn is_same_file(_: &Path, _: &Path) -> bool {
     false

@@ -1,12 +1,13 @@
-//! What an author most likely did where a text is no JSON: words for slips that a parser's own
-//! message does not name.
+//! Better error messages for common mistakes in JSON that a parser reports poorly, such as Python
+//! literals or merge conflicts.
 //!
-//! Invariant: one pass over the text, strings left out; the place named is always inside the text.
+//! Invariant: one pass over the text, ignoring strings. The reported position is always inside the
+//! text.
 
 use super::Span;
 use super::syntax::SyntaxError;
 
-/// Words of other notations, and what JSON has instead.
+/// Words of other notations, with the remedy in JSON.
 const WORDS: [(&str, &str); 9] = [
     (
         "NaN",
@@ -28,7 +29,7 @@ const WORDS: [(&str, &str); 9] = [
     ),
 ];
 
-/// A better word for a syntax error of `text`; `None` where the parser's is good.
+/// Returns a better error for a syntax error of `text`; `None` if the parser's is good.
 pub(super) fn name(text: &str, error: &SyntaxError) -> Option<SyntaxError> {
     conflict(text)
         .or_else(|| nul(text))
@@ -38,22 +39,24 @@ pub(super) fn name(text: &str, error: &SyntaxError) -> Option<SyntaxError> {
         .or_else(|| bracket(text, error))
 }
 
-/// What a text is that was meant to be JSON, where its content says it. `text` may be its beginning.
+/// Detects that a text is something else than JSON, from its content. `text` may be only its
+/// beginning.
 pub fn cause(text: &str) -> Option<SyntaxError> {
     conflict(text)
         .or_else(|| nul(text))
         .or_else(|| other_notation(text))
 }
 
-/// The name of a character that editors and chats put in place of JSON's own.
+/// Returns the name of a character that editors and chats put in place of an ASCII one, and the
+/// remedy.
 fn foreign_name(c: char) -> Option<(&'static str, &'static str)> {
     Some(match c {
         '\u{a0}' => ("a no-break space", "write a plain space"),
         '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{3000}' => {
-            ("a space of another width", "write a plain space")
+            ("a space of unusual width", "write a plain space")
         }
         '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}' => {
-            ("a character without a shape", "delete it")
+            ("an invisible character", "delete it")
         }
         '\u{201c}'..='\u{201f}' => ("a curly quotation mark", "write `\"`"),
         '\u{2018}'..='\u{201b}' => ("a curly single quotation mark", "write `\"`"),
@@ -61,7 +64,7 @@ fn foreign_name(c: char) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// The first such character outside of strings, if the parser stopped there.
+/// Finds the first such character outside of strings, if the parser stopped there.
 pub(super) fn foreign_character(text: &str, error: &SyntaxError) -> Option<SyntaxError> {
     let (mut in_string, mut escaped) = (false, false);
     for (at, c) in text.char_indices() {
@@ -70,11 +73,11 @@ pub(super) fn foreign_character(text: &str, error: &SyntaxError) -> Option<Synta
         } else if c == '"' {
             in_string = true;
         } else if let Some((name, help)) = foreign_name(c) {
-            // The parser may have stopped at the token before it.
+            // The parser may have stopped at the previous token.
             let between = text.get(error.span.end..at).unwrap_or_default();
             let is_next = between.bytes().all(|byte| b" \t\r\n:,".contains(&byte));
             return is_next.then(|| SyntaxError {
-                message: format!("U+{:04X}, {name}, stands outside of a string", u32::from(c)),
+                message: format!("U+{:04X}, {name}, is outside of a string", u32::from(c)),
                 span: Span::new(at, at + c.len_utf8()),
                 help: help.into(),
             });
@@ -89,7 +92,7 @@ fn conflict(text: &str) -> Option<SyntaxError> {
         if line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ") {
             let end = at + line.trim_end().len();
             return Some(SyntaxError {
-                message: "A conflict marker of a merge is in the file".to_owned(),
+                message: "The file has a merge conflict marker".to_owned(),
                 span: Span::new(at, end),
                 help: "decide between the two sides, and delete the lines `<<<<<<<`, `=======` and `>>>>>>>`".into(),
             });
@@ -99,13 +102,14 @@ fn conflict(text: &str) -> Option<SyntaxError> {
     None
 }
 
-/// A NUL character that stands nowhere in JSON: what a disk or a download left.
+/// Finds a NUL character, which never occurs in JSON and usually comes from a broken disk or
+/// download.
 fn nul(text: &str) -> Option<SyntaxError> {
     let at = text.find('\0')?;
     Some(SyntaxError {
         message: "The file has NUL characters".to_owned(),
         span: Span::new(at, at + 1),
-        help: "it was written or fetched in part, or is no text: write or fetch it again".into(),
+        help: "the file is incomplete or not a text: write or fetch it again".into(),
     })
 }
 
@@ -165,24 +169,25 @@ fn word(text: &str, at: usize) -> Option<SyntaxError> {
     let found = &text[start..end];
     let (_, help) = WORDS.iter().find(|(word, _)| *word == found)?;
     Some(SyntaxError {
-        message: format!("`{found}` is no JSON value"),
+        message: format!("`{found}` is not a JSON value"),
         span: Span::new(start, end),
         help: (*help).into(),
     })
 }
 
-/// An opened bracket, and the indentation of its line.
+/// An open bracket, and the indentation of its line.
 struct Open {
     bracket: u8,
     at: usize,
     indentation: usize,
 }
 
-/// A bracket that is not closed, or closed by another kind, named where it was opened.
+/// Finds a bracket that is never closed, or closed by another kind. The error points to where it
+/// was opened.
 fn bracket(text: &str, error: &SyntaxError) -> Option<SyntaxError> {
     let is = |beginnings: &[&str]| beginnings.iter().any(|it| error.message.starts_with(it));
     let at_end = is(&["Unterminated object", "Unterminated array"]);
-    // Any other error is its own cause, whatever stands behind it.
+    // Any other error is its own cause, whatever follows it.
     if !at_end && !is(&["Expected", "Unexpected"]) {
         return None;
     }
@@ -217,14 +222,14 @@ fn unclosed(text: &str, at: usize, close: Option<usize>) -> SyntaxError {
     }
 }
 
-/// What one pass over the brackets found.
+/// The result of one pass over the brackets.
 #[derive(Default)]
 struct Scan {
-    /// A bracket and the one of the other kind that closes it.
+    /// An opening bracket and the closing one of the wrong kind.
     mismatch: Option<(usize, usize)>,
-    /// A bracket that the end of the text leaves open.
+    /// A bracket that is still open at the end of the text.
     unclosed: Option<usize>,
-    /// The innermost bracket that is open where the parser stopped.
+    /// The innermost bracket that is open at the parser's position.
     open_at_error: Option<usize>,
     cut_in_string: bool,
 }
@@ -233,7 +238,7 @@ impl Scan {
     fn run(text: &str, error_at: usize) -> Self {
         let mut scan = Self::default();
         let mut open: Vec<Open> = Vec::new();
-        // The innermost bracket whose closing one stands at another indentation than its line.
+        // The innermost bracket whose closing one has another indentation than its line.
         let mut misaligned = None;
         let (mut in_string, mut escaped) = (false, false);
         let (mut line_start, mut indentation) = (true, 0);
@@ -295,10 +300,10 @@ mod tests {
 
     #[test]
     fn slips_are_named() {
-        check("{\"a\": NaN}", "`NaN` is no JSON value", "NaN");
+        check("{\"a\": NaN}", "`NaN` is not a JSON value", "NaN");
         check(
             "{\"a\": -Infinity}",
-            "`-Infinity` is no JSON value",
+            "`-Infinity` is not a JSON value",
             "-Infinity",
         );
         check("{\"a\": None, \"b\": 1}", "`None`", "None");
@@ -330,7 +335,7 @@ mod tests {
             error.span.start,
             text.find("{\n    \"y\"").expect("it is there")
         );
-        // A text that ends in a string was cut off: that is what the parser says.
+        // A text that ends within a string was cut off, which the parser reports well.
         let cut = Document::parse("{\"a\": \"b").expect_err("broken");
         assert!(cut.message.contains("Unterminated"), "{cut:?}");
     }

@@ -1,11 +1,11 @@
-//! Whether a text is JSON, as `serde_json` decides, without building what it says.
+//! Checks whether a text is valid JSON by the rules of `serde_json`, without building its value.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
-/// A JSON text of any content. Unlike a value that is ignored, every part of it is read: numbers must fit and
-/// strings be Unicode.
+/// Any valid JSON text. Unlike `serde`'s `IgnoredAny`, every part is checked: numbers must fit and
+/// strings must be valid Unicode.
 pub(super) struct Sound;
 
 impl<'de> Deserialize<'de> for Sound {

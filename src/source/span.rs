@@ -25,7 +25,7 @@ impl Span {
         self.end - self.start
     }
 
-    /// Whether it covers no byte.
+    /// Returns whether the span is empty.
     pub fn is_empty(self) -> bool {
         self.start == self.end
     }

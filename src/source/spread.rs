@@ -1,20 +1,21 @@
-//! Work on many things of one kind, by as many threads as are wanted; the caller is one of them.
+//! Runs a function over a range of numbers on several threads; the calling thread is one of them.
 //!
-//! Invariant: results are in the order of the things, whoever made them. A thread that cannot be started is
-//! one fewer: the others do its part.
+//! Invariant: results keep the order of the numbers. If a thread cannot be started, the others do
+//! its share.
 
 use std::num::NonZero;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Most things that a thread takes at once.
+/// Maximum number of items that a thread takes at once.
 const MAX_TAKEN: usize = 8;
 
-/// Times that a thread comes back, so that none has the longest part at the end.
+/// Number of portions per thread, so that no thread has a long portion left at the end.
 const TURNS: usize = 16;
 
-/// What `work` makes of the numbers below `count`. 0 threads means one for each core.
+/// Returns the results of `work` for the numbers below `count`, in order. 0 threads means one per
+/// core.
 pub fn spread<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let threads = match threads {
         _ if count < 2 => 1,
@@ -54,7 +55,7 @@ pub fn spread<T: Send>(count: usize, threads: usize, work: impl Fn(usize) -> T +
     portions.into_iter().flat_map(|(_, made)| made).collect()
 }
 
-/// Asked for once: the answer stands in several files.
+/// Returns the number of cores. The value is cached, because the system reads several files for it.
 fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get))

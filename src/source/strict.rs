@@ -1,23 +1,25 @@
-//! Strict JSON of a text that takes the liberties of JavaScript and Python: comments, commas after the last
-//! item, single quotes, keys without quotes, a byte order mark, and the spaces and quotation marks of word processors.
+//! Converts relaxed JSON to strict JSON by a minimal set of edits.
 //!
-//! Invariant: what is offered was tried: the text with its edits parses. Everything else keeps its bytes.
+//! It fixes comments, trailing commas, single quotes, unquoted keys, a byte order mark, Python's
+//! words, and the spaces and quotation marks of word processors. Invariant: the edits are tested,
+//! so the edited text parses. All other bytes are kept.
 
 use super::edit::{TextEdit, apply};
 use super::{Document, Span};
 
 const MARK: char = '\u{feff}';
 
-/// What makes a text strict.
+/// The edits that make a text strict JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Strict {
-    /// The edits, in the order of their places.
+    /// The edits, in order of position.
     pub edits: Vec<TextEdit>,
-    /// What they do, in words.
+    /// A description of the edits.
     pub title: String,
 }
 
-/// The edits that make `text` JSON; `None` if it is JSON, or if these liberties are not all that is wrong.
+/// Returns the edits that make `text` valid JSON; `None` if it is valid already, or if it has other
+/// errors.
 pub fn strict(text: &str) -> Option<Strict> {
     let mut reader = Reader {
         text,
@@ -36,7 +38,7 @@ pub fn strict(text: &str) -> Option<Strict> {
     })
 }
 
-/// Liberties and what is done about one and several of them.
+/// The kinds of edits: an imperative, and the names of one and of several things.
 const KINDS: [(&str, &str, &str); 8] = [
     ("remove the", "byte order mark", "byte order marks"),
     ("remove the", "comment", "comments"),
@@ -51,11 +53,7 @@ const KINDS: [(&str, &str, &str); 8] = [
         "texts in single quotes",
     ),
     ("quote the", "key", "keys"),
-    (
-        "write JSON's word for the",
-        "word of Python",
-        "words of Python",
-    ),
+    ("write JSON's word for the", "Python word", "Python words"),
     (
         "write a plain space for the",
         "no-break space",
@@ -84,9 +82,9 @@ struct Reader<'t> {
     at: usize,
     edits: Vec<TextEdit>,
     counts: [usize; KINDS.len()],
-    /// The comma that was the last token.
+    /// The position of a comma, if it was the last token.
     comma: Option<usize>,
-    /// The brackets that are open.
+    /// The open brackets.
     open: Vec<u8>,
 }
 
@@ -141,7 +139,7 @@ impl Reader<'_> {
         Some(())
     }
 
-    /// A character that word processors write for one of JSON's.
+    /// Handles a character that word processors put in place of an ASCII one.
     fn foreign(&mut self) -> Option<()> {
         let rest = &self.text[self.at..];
         let first = rest.chars().next()?;
@@ -165,7 +163,7 @@ impl Reader<'_> {
         Some(())
     }
 
-    /// The offset behind the string that begins here.
+    /// Returns the offset after the string that begins here.
     fn string_end(&self, quote: u8) -> Option<usize> {
         let mut escaped = false;
         let rest = self.text.as_bytes().get(self.at + 1..)?;
@@ -199,7 +197,7 @@ impl Reader<'_> {
             .into_iter()
             .find(|line_end| self.text[behind..].starts_with(line_end));
         let span = match line_end {
-            // A line of its own goes whole.
+            // A comment on a line of its own is removed with the line.
             Some(line_end) if begins_line => Span::new(before, behind + line_end.len()),
             Some(_) => Span::new(before, end),
             None => Span::new(start, end),
@@ -238,7 +236,7 @@ impl Reader<'_> {
     }
 }
 
-/// What stands in single quotes, in double ones.
+/// Converts the content of a single-quoted string to a double-quoted string.
 fn requoted(inner: &str) -> String {
     let mut out = String::from("\"");
     let mut characters = inner.chars().peekable();

@@ -1,13 +1,14 @@
-//! "Did you mean": the known word nearest to an unknown one.
+//! Suggests the known word nearest to an unknown one ("did you mean").
 
-/// Words of more bytes are no slips of known ones: comparing them would only take long.
+/// Maximum length of a word that is compared, in bytes. Longer ones are hardly misspellings and
+/// would take long.
 const MAX_WORD: usize = 64;
 
-/// Most known words that a word is compared with.
+/// Maximum number of known words that a word is compared with.
 const MAX_KNOWN: usize = 100;
 
-/// The word of `known` that `word` most likely meant; `None` if none is near
-/// or two are as near.
+/// Returns the word of `known` that `word` most likely means; `None` if none is near, or if two are
+/// equally near.
 pub fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     if word.len() > MAX_WORD {
         return None;
@@ -20,15 +21,16 @@ pub fn nearest<'k>(word: &str, known: impl Iterator<Item = &'k str>) -> Option<&
         .collect();
     near.sort_unstable_by_key(|(distance, _)| *distance);
     match near[..] {
-        // Of two that are as near, either would be a guess.
+        // Of two equally near words, either would be a guess.
         [(first, _), (second, _), ..] if first == second => None,
         [(_, candidate), ..] => Some(candidate),
         [] => None,
     }
 }
 
-/// How far apart two words are; `None` if too far to suggest one for the other. The same letters
-/// in another order (`8w4da` for `8da4w`) are one slip; `sorted` are the word's letters.
+/// Returns the edit distance of two words; `None` if it is too large for a suggestion. The same
+/// letters in another order (`8w4da` for `8da4w`) count as one edit. `sorted` are the word's
+/// letters.
 fn distance(word: &str, sorted: &[char], candidate: &str) -> Option<usize> {
     if word == candidate {
         return Some(0);
@@ -40,7 +42,7 @@ fn distance(word: &str, sorted: &[char], candidate: &str) -> Option<usize> {
         return Some(1);
     }
     let allowed = (candidate.chars().count() / 3).clamp(1, 3);
-    // Each character too many or too few is an edit.
+    // Each surplus or missing character is an edit.
     if word.chars().count().abs_diff(candidate.chars().count()) > allowed {
         return None;
     }

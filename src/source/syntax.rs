@@ -1,17 +1,17 @@
-//! Why a text is not JSON.
+//! The error of a text that is not valid JSON.
 
 use std::borrow::Cow;
 
 use super::Span;
 
-/// Why a text is not JSON.
+/// A JSON syntax error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SyntaxError {
-    /// What is wrong, without the place.
+    /// The problem, without its position.
     pub message: String,
-    /// Where.
+    /// The position.
     pub span: Span,
-    /// What to do.
+    /// The remedy.
     pub help: Cow<'static, str>,
 }

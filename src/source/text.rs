@@ -1,7 +1,7 @@
-//! Text from files, made safe to show.
+//! Makes text from files safe to show.
 //!
-//! A terminal obeys control characters, and a reader believes the order in which characters stand. So nothing hidden of
-//! a file's text is shown raw, in no format.
+//! Terminals obey control characters, and readers trust the visible order of characters. So no
+//! output format shows hidden characters of a file's text as they are.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -9,23 +9,26 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-/// Whether a character steers a terminal, turns the order of others, or is not seen at all. Line ends and tabs are.
+/// Returns whether a character controls a terminal, reorders other characters, or is invisible.
+/// Line ends and tabs count as well.
 pub fn is_hidden(c: char) -> bool {
     matches!(c,
         '\0'..='\u{1f}'
         | '\u{7f}'..='\u{9f}'
         // The soft hyphen, the Arabic letter mark, the Mongolian vowel separator.
         | '\u{ad}' | '\u{61c}' | '\u{180e}'
-        // Zero width; a joiner and a non-joiner are part of many scripts.
+        // Zero-width characters; joiner and non-joiner are part of many scripts, and therefore
+        // allowed.
         | '\u{200b}' | '\u{200e}' | '\u{200f}'
         | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}'
         | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
-        // Tags.
+        // Tag characters.
         | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Replaces what is hidden by something harmless of the same length in UTF-8. Line ends and tabs stay.
+/// Replaces hidden characters by harmless ones of the same length in UTF-8. Line ends and tabs
+/// stay.
 pub fn defuse(text: &str) -> String {
     let harmless = |c: char| match c {
         '\n' | '\t' | '\r' => c,
@@ -38,7 +41,7 @@ pub fn defuse(text: &str) -> String {
         },
     };
     let text: String = text.chars().map(harmless).collect();
-    // Alone, a carriage return would let the rest of a line overwrite its beginning.
+    // A lone carriage return would let the rest of a line overwrite its beginning.
     if text.contains('\r') {
         let lines: Vec<String> = text
             .split("\r\n")
@@ -49,23 +52,23 @@ pub fn defuse(text: &str) -> String {
     text
 }
 
-/// The same for a text that is to stay on one line.
+/// Like [`defuse`], for a text that must stay on one line.
 pub fn defuse_line(text: &str) -> String {
     defuse(&text.replace(['\n', '\r', '\t'], "?"))
 }
 
-/// Writes what is hidden as JSON does, `\u202e`. Line ends and tabs stay. A JSON document has the same values afterwards:
-/// such characters stand only in its strings.
+/// Escapes hidden characters as JSON does, `\u202e`. Line ends and tabs stay. A JSON document keeps
+/// its values, because such characters occur only in its strings.
 pub fn escape(text: &str) -> Cow<'_, str> {
     escape_all(text, |c| is_hidden(c) && !matches!(c, '\n' | '\t'))
 }
 
-/// The same for a text that is to stay on one line.
+/// Like [`escape`], for a text that must stay on one line.
 pub fn escape_line(text: &str) -> Cow<'_, str> {
     escape_all(text, is_hidden)
 }
 
-/// Writes a value as JSON, with indentation and a line end.
+/// Writes a value as indented JSON with a final line end.
 pub fn write_json(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
     let text = serde_json::to_string_pretty(value)?;
     writeln!(out, "{}", escape(&text))
@@ -86,7 +89,7 @@ fn escape_all(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
         }
         for unit in c.encode_utf16(&mut units) {
             let written = write!(escaped, "\\u{unit:04x}");
-            debug_assert!(written.is_ok(), "a string takes everything");
+            debug_assert!(written.is_ok(), "writing to a string cannot fail");
         }
     }
     Cow::Owned(escaped)

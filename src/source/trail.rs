@@ -1,11 +1,12 @@
-//! The way to a node during a walk: a list on the stack, a [`JsonPath`] only when one is wanted.
+//! The path to a node during a walk, as a linked list on the stack. It becomes a [`JsonPath`] only
+//! on demand.
 //!
-//! Walks visit every value of every file and report almost none: they must not make a path for
-//! each.
+//! Walks visit every value of every file and report almost none of them, so they must not allocate
+//! a path for each.
 
 use super::JsonPath;
 
-/// The way from the root of a document to a node.
+/// The path from the root of a document to a node.
 #[derive(Debug, Clone, Copy)]
 pub struct Trail<'a> {
     last: Option<(&'a Trail<'a>, Step<'a>)>,
@@ -18,26 +19,26 @@ enum Step<'a> {
 }
 
 impl<'a> Trail<'a> {
-    /// The way to the root.
+    /// Returns the path to the root.
     pub fn root() -> Self {
         Self { last: None }
     }
 
-    /// This way and one step more, into a member.
+    /// Returns this path extended by a member's key.
     #[must_use]
     pub fn key(&'a self, key: &'a str) -> Self {
         let last = Some((self, Step::Key(key)));
         Self { last }
     }
 
-    /// This way and one step more, into an element.
+    /// Returns this path extended by an element's index.
     #[must_use]
     pub fn index(&'a self, index: usize) -> Self {
         let last = Some((self, Step::Index(index)));
         Self { last }
     }
 
-    /// The same as a path.
+    /// Converts the trail to a path.
     pub fn to_path(&self) -> JsonPath {
         match self.last {
             None => JsonPath::root(),

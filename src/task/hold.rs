@@ -61,7 +61,8 @@ impl Hold {
                     thread::sleep(Duration::from_millis(5));
                 }
                 Err(TryLockError::WouldBlock) => {
-                    let reason = "another backup of this data directory is running; wait until it ends";
+                    let reason =
+                        "another backup of this data directory is running; wait until it ends";
                     return Err(fault(reason.to_owned()));
                 }
                 Err(TryLockError::Error(error)) => return Err(fault(error.to_string())),

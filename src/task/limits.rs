@@ -36,7 +36,7 @@ pub struct Caps {
 pub struct Limit {
     /// Requests per second.
     pub rps: u32,
-    /// Whether this request is already counted in the account's rate.
+    /// True if this request is already counted in the account's rate.
     pub is_counted: bool,
     /// Waiting tasks.
     pub waiting: u32,

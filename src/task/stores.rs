@@ -23,10 +23,7 @@ enum Opened {
 
 impl Stores {
     /// Opens a database, creating it if it is missing, and migrates its schema.
-    #[expect(
-        clippy::unused_async,
-        reason = "a networked database would await here"
-    )]
+    #[expect(clippy::unused_async, reason = "a networked database would await here")]
     pub async fn open(url: &DatabaseUrl) -> Result<Self, DatabaseError> {
         let opened = match url {
             DatabaseUrl::Sqlite(file) => Opened::Sqlite(Sqlite::open(file)?),
@@ -35,10 +32,7 @@ impl Stores {
     }
 
     /// Returns the store of accounts and their data.
-    #[expect(
-        clippy::unused_async,
-        reason = "a networked database would await here"
-    )]
+    #[expect(clippy::unused_async, reason = "a networked database would await here")]
     pub async fn accounts(&self) -> Result<Arc<dyn AccountStore>, DatabaseError> {
         match &self.opened {
             Opened::Sqlite(database) => Ok(SqliteAccounts::open(database)?),
@@ -46,10 +40,7 @@ impl Stores {
     }
 
     /// Copies a consistent snapshot into a new database. Requests are not blocked meanwhile.
-    #[expect(
-        clippy::unused_async,
-        reason = "a networked database would await here"
-    )]
+    #[expect(clippy::unused_async, reason = "a networked database would await here")]
     pub async fn copy(&self, into: &DatabaseUrl) -> Result<(), DatabaseError> {
         match (&self.opened, into) {
             (Opened::Sqlite(database), DatabaseUrl::Sqlite(file)) => database.copy(file),
@@ -57,10 +48,7 @@ impl Stores {
     }
 
     /// Returns the disk space that the database uses.
-    #[expect(
-        clippy::unused_async,
-        reason = "a networked database would await here"
-    )]
+    #[expect(clippy::unused_async, reason = "a networked database would await here")]
     pub async fn space(&self) -> Result<Space, DatabaseError> {
         match &self.opened {
             Opened::Sqlite(database) => database.space(),
@@ -68,10 +56,7 @@ impl Stores {
     }
 
     /// Returns the store of tasks. Only one process may run tasks; others may remove finished ones.
-    #[expect(
-        clippy::unused_async,
-        reason = "a networked database would await here"
-    )]
+    #[expect(clippy::unused_async, reason = "a networked database would await here")]
     pub async fn tasks(&self) -> Result<Arc<dyn TaskStore>, DatabaseError> {
         match &self.opened {
             Opened::Sqlite(database) => Ok(SqliteTasks::open(database)?),
@@ -80,10 +65,7 @@ impl Stores {
 
     /// Returns the store of dataset records, derived services and training jobs. Only one process
     /// may run jobs.
-    #[expect(
-        clippy::unused_async,
-        reason = "a networked database would await here"
-    )]
+    #[expect(clippy::unused_async, reason = "a networked database would await here")]
     pub async fn training(&self) -> Result<Arc<dyn TrainingStore>, DatabaseError> {
         match &self.opened {
             Opened::Sqlite(database) => Ok(SqliteTraining::open(database)?),

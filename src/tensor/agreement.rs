@@ -1,19 +1,20 @@
-//! How well two outputs agree, and whether that is good enough.
+//! Measures how well two outputs agree, and checks the figures against tolerances.
 //!
-//! `a` is the reference, `b` what is judged. All sums are in binary64, in one pass. Elements that are
-//! NaN in both, or the same infinity in both, agree; where only one is, the error is infinite.
+//! `a` is the reference, `b` the output under test. All sums are computed in binary64, in one pass.
+//! Elements that are NaN in both, or the same infinity in both, agree. If only one of them is, the
+//! error is infinite.
 
 use serde::Serialize;
 
 use super::Tensor;
 
-/// The smallest magnitude a relative error is taken of.
+/// Smallest magnitude that relative errors are divided by.
 const TINY: f64 = 1e-30;
 
-/// How well one tensor agrees with another of the same shape, or several with several.
+/// The agreement of a tensor with another one of the same shape, or of several pairs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Agreement {
-    /// How many elements were compared.
+    /// Number of compared elements.
     pub elements: u64,
     /// Largest |a − b|.
     pub max_abs: f64,
@@ -21,25 +22,25 @@ pub struct Agreement {
     pub max_rel: f64,
     /// Average of |a − b|.
     pub mean_abs: f64,
-    /// Cosine of the angle between a and b; 1 if both are zero, 0 if one is.
+    /// Cosine of the angle between a and b; 1 if both are zero, 0 if only one is.
     pub cosine: f64,
-    /// Signal to noise, 10 log₁₀(Σa² / Σ(a−b)²), in decibels; `null` if there is no noise.
+    /// Signal-to-noise ratio, 10 log₁₀(Σa² / Σ(a−b)²), in decibels; `null` without noise.
     pub snr_db: Option<f64>,
-    /// Share of rows (all axes but the last) whose largest element is at the same place; `null`
-    /// where the last axis has fewer than two elements or the dtype is no float.
+    /// Share of rows (all axes but the last) whose largest element is at the same position. It is
+    /// `null` if the last axis has fewer than two elements, or if the dtype is not a float.
     pub top1: Option<f64>,
     /// Share of elements that are equal.
     pub equal: f64,
-    /// Elements that are NaN or infinite in `a`.
+    /// Number of elements that are NaN or infinite in `a`.
     pub not_finite_a: u64,
-    /// Elements that are NaN or infinite in `b`.
+    /// Number of elements that are NaN or infinite in `b`.
     pub not_finite_b: u64,
 }
 
 impl Agreement {
-    /// The worst of each figure; none of no agreement.
+    /// Returns the worst value of each figure; `None` without any agreement.
     pub fn worst<'a>(several: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
-        // Where there is no noise, or there are no rows, nothing is worse.
+        // A missing figure (no noise, no rows) counts as best.
         let lower = |a: Option<f64>, b: Option<f64>| match (a, b) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -60,28 +61,28 @@ impl Agreement {
     }
 }
 
-/// Why two tensors cannot be compared at all.
+/// The reason why two tensors cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Incomparable {
-    /// Other shapes.
+    /// The shapes differ.
     #[error("the shapes differ: {a:?} and {b:?}")]
     Shape {
-        /// The reference's.
+        /// Shape of the reference.
         a: Vec<u64>,
-        /// The other's.
+        /// Shape of the other tensor.
         b: Vec<u64>,
     },
-    /// An integer or boolean on one side, a float on the other.
+    /// One side is an integer or a boolean, the other a float.
     #[error("the dtypes differ: {a} and {b}")]
     DType {
-        /// The reference's.
+        /// Dtype of the reference.
         a: super::DType,
-        /// The other's.
+        /// Dtype of the other tensor.
         b: super::DType,
     },
 }
 
-/// Sums from which an [`Agreement`] is made; those of several pairs add up.
+/// Running sums for an [`Agreement`], over one or several pairs.
 #[derive(Debug, Clone, Default)]
 pub struct Comparison {
     elements: u64,
@@ -100,7 +101,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Adds a pair of outputs. Floats of different width can be compared, and integers too.
+    /// Adds a pair of outputs. Floats of different widths can be compared, and integers too.
     pub fn add(&mut self, a: &Tensor, b: &Tensor) -> Result<(), Incomparable> {
         if a.shape() != b.shape() {
             return Err(Incomparable::Shape {
@@ -130,16 +131,16 @@ impl Comparison {
         Ok(())
     }
 
-    /// Adds a pair of elements; gives the distance between them.
+    /// Adds a pair of elements, and returns their distance.
     fn element(&mut self, a: f64, b: f64) -> f64 {
         self.elements += 1;
         self.not_finite_a += u64::from(!a.is_finite());
         self.not_finite_b += u64::from(!b.is_finite());
-        #[expect(clippy::float_cmp, reason = "equality is what is counted")]
+        #[expect(clippy::float_cmp, reason = "exact equality is counted")]
         let same = a == b || (a.is_nan() && b.is_nan());
         self.equal += u64::from(same);
         if !(a.is_finite() && b.is_finite()) {
-            // What agrees adds nothing to sums that it would make infinite.
+            // Equal infinities must not make the sums infinite.
             let error = if same { 0.0 } else { f64::INFINITY };
             self.sum_abs += error;
             self.noise += error;
@@ -154,7 +155,7 @@ impl Comparison {
         error
     }
 
-    /// Counts rows whose largest elements stand at the same place.
+    /// Counts rows whose largest elements are at the same position.
     fn tops(&mut self, a: &Tensor, b: &Tensor) {
         let Some(&width) = a.shape().last().filter(|width| **width >= 2) else {
             return;
@@ -170,7 +171,7 @@ impl Comparison {
         }
     }
 
-    /// What the pairs added so far amount to.
+    /// Computes the agreement of the pairs added so far.
     pub fn agreement(&self) -> Agreement {
         let elements = count(self.elements).max(1.0);
         let lengths = self.squares_a.sqrt() * self.squares_b.sqrt();
@@ -203,38 +204,38 @@ impl Comparison {
     }
 }
 
-/// What agreement must reach; `None` is no demand.
+/// Required agreement; `None` requires nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Tolerances {
-    /// [`Agreement::max_abs`] at most.
+    /// Maximum of [`Agreement::max_abs`].
     pub max_abs: Option<f64>,
-    /// [`Agreement::max_rel`] at most.
+    /// Maximum of [`Agreement::max_rel`].
     pub max_rel: Option<f64>,
-    /// [`Agreement::cosine`] at least.
+    /// Minimum of [`Agreement::cosine`].
     pub min_cosine: Option<f64>,
-    /// [`Agreement::snr_db`] at least.
+    /// Minimum of [`Agreement::snr_db`].
     pub min_snr_db: Option<f64>,
-    /// [`Agreement::top1`] at least.
+    /// Minimum of [`Agreement::top1`].
     pub min_top1: Option<f64>,
 }
 
-/// A demand that is not met.
+/// A tolerance that is exceeded.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Violation {
-    /// The figure, as its option is called: `max-abs`, `min-cosine`, ….
+    /// The figure, named like its option: `max-abs`, `min-cosine`, ….
     pub figure: &'static str,
-    /// What it is.
+    /// The measured value.
     pub value: f64,
-    /// What it may be at most or must be at least.
+    /// The maximum or the minimum.
     pub limit: f64,
 }
 
 impl Tolerances {
-    /// What a variant of this precision is expected to reach against one of full precision.
+    /// Returns the expected agreement of a variant of this precision with one of full precision.
     ///
-    /// float32 against float32 (two engines): the order of summation shows in the last digits.
-    /// Half precisions have 11 and 8 bits of mantissa. Quantized variants are judged by direction:
-    /// 8 bits keep it well, 4 bits less so.
+    /// float32 against float32 (two engines): the order of summation shows in the last digits. Half
+    /// precisions have 11 and 8 bits of mantissa. Quantized variants are judged by direction: 8
+    /// bits keep it well, 4 bits less so.
     pub fn of_precision(precision: &str, quantized: bool) -> Self {
         let relative = |limit| Self {
             max_rel: Some(limit),
@@ -253,9 +254,9 @@ impl Tolerances {
         }
     }
 
-    /// What a portable reading of a program of this precision is expected to reach against another program of
-    /// the same network on the same engine: nothing but the order of sums, and the roundings of weights, is
-    /// between them.
+    /// Returns the expected agreement between two programs of the same network on the same engine,
+    /// one of them lowered to portable operators, in this precision. They differ only in the order
+    /// of sums and in the rounding of weights.
     pub fn of_reading(precision: &str, quantized: bool) -> Self {
         let relative = |limit| Self {
             max_rel: Some(limit),
@@ -269,7 +270,7 @@ impl Tolerances {
         }
     }
 
-    /// These, and where they demand nothing, `other`'s.
+    /// Returns these tolerances, with gaps filled from `other`.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -281,13 +282,13 @@ impl Tolerances {
         }
     }
 
-    /// Whether nothing is demanded.
+    /// Returns whether nothing is required.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The demands that an agreement does not meet. A figure that there is not (no noise, no rows)
-    /// meets every demand.
+    /// Returns the tolerances that an agreement exceeds. A missing figure (no noise, no rows)
+    /// always passes.
     pub fn violations(&self, agreement: &Agreement) -> Vec<Violation> {
         let at_most = [
             ("max-abs", Some(agreement.max_abs), self.max_abs),
@@ -305,7 +306,7 @@ impl Tolerances {
                 limit: limit?,
             })
         };
-        // A NaN meets no demand.
+        // A NaN fails every tolerance.
         let above = at_most.into_iter().filter_map(violation);
         let above = above.filter(|one| one.value > one.limit || one.value.is_nan());
         let below = at_least.into_iter().filter_map(violation);
@@ -314,7 +315,7 @@ impl Tolerances {
     }
 }
 
-/// The place of the largest element, the first of several; NaN is never the largest.
+/// Returns the position of the largest element, the first one of several. NaN is never the largest.
 fn top(row: &[f64]) -> Option<usize> {
     let numbers = row.iter().enumerate().filter(|(_, value)| !value.is_nan());
     let mut best: Option<(usize, f64)> = None;
@@ -352,7 +353,7 @@ mod tests {
         assert!((a - b).abs() < 1e-12 * b.abs().max(1.0), "{a} is not {b}");
     }
 
-    /// The expected numbers were worked out with NumPy.
+    /// The expected numbers were computed with NumPy.
     #[test]
     fn figures_are_those_of_numpy() {
         let found = agreement(

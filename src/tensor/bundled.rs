@@ -1,4 +1,4 @@
-//! The test cases that a bundled program (`.bpte`) carries, as tensors.
+//! Reads the test cases in a bundled ExecuTorch program (`.bpte`) as tensors.
 
 use std::path::Path;
 
@@ -12,35 +12,35 @@ use crate::source::{FileSource, ReadAt};
 pub struct Case {
     /// The method it calls.
     pub method: String,
-    /// Its place among the method's cases, from 0.
+    /// Index among the method's cases, from 0.
     pub index: usize,
-    /// What the method is called with.
+    /// Inputs of the method.
     pub inputs: Vec<Tensor>,
-    /// What should come out; empty if the program does not say.
+    /// Expected outputs; empty if the program has none.
     pub expected: Vec<Tensor>,
 }
 
-/// Why the cases cannot be had.
+/// Test cases that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BundledError {
     /// The file cannot be read.
     #[error("cannot be read: {0}")]
     Io(#[from] std::io::Error),
-    /// The file is broken, or no program.
+    /// The file is broken, or not a program.
     #[error("{0}")]
     Broken(#[from] executorch::Error),
-    /// It carries no cases.
+    /// The program has no test cases.
     #[error("carries no test cases; `--bundled` is for bundled programs (.bpte) that do")]
     None,
-    /// A tensor of a dtype that does not exist here.
-    #[error("has a tensor of dtype {0} in a test case, which cannot be given here")]
+    /// A tensor has an unsupported dtype.
+    #[error("has a test case with a tensor of the unsupported dtype {0}")]
     DType(String),
-    /// A tensor that is too large.
-    #[error("has a test case with a tensor that cannot be made: {0}")]
+    /// A tensor is too large.
+    #[error("has a test case with an invalid tensor: {0}")]
     Tensor(#[from] TensorError),
 }
 
-/// The cases of the program at `path`, in the file's order.
+/// Reads the test cases of the program at `path`, in the file's order.
 pub fn cases(path: &Path) -> Result<Vec<Case>, BundledError> {
     let source = FileSource::open(path)?;
     let found = bundled_cases(&source)?;
@@ -79,7 +79,7 @@ fn tensor(source: &FileSource, value: &BundledValue) -> Result<Tensor, BundledEr
         } => {
             let dtype = DType::from_element(element)
                 .ok_or_else(|| BundledError::DType(element.name().to_owned()))?;
-            // The reader held it against the file, so this much is there.
+            // The reader checked this size against the file.
             let size = usize::try_from(bytes.size)
                 .map_err(|_| TensorError::NoMemory { bytes: bytes.size })?;
             let mut stored = vec![0; size];
@@ -90,7 +90,8 @@ fn tensor(source: &FileSource, value: &BundledValue) -> Result<Tensor, BundledEr
     }
 }
 
-/// Elements in row-major order, from those of a tensor whose dimensions lie in memory in `dim_order`.
+/// Reorders elements to row-major order, from a tensor whose dimensions lie in memory in
+/// `dim_order`.
 fn in_order(stored: &[u8], dtype: DType, sizes: &[u64], dim_order: &[usize]) -> Vec<u8> {
     if dim_order.iter().copied().eq(0..sizes.len()) {
         return stored.to_vec();

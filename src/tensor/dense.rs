@@ -1,7 +1,7 @@
-//! Plain tensors: dtype, shape, bytes. What every engine takes and gives.
+//! Dense tensors: dtype, shape and bytes, the inputs and outputs of every engine.
 //!
-//! Invariant: the bytes are row major, little endian, and exactly as many as dtype and shape say;
-//! no tensor is larger than [`MAX_BYTES`]. Knows no engine.
+//! Invariant: the bytes are row-major and little-endian, exactly as many as dtype and shape
+//! require. No tensor is larger than [`MAX_BYTES`]. Engines are handled elsewhere.
 
 use std::fmt;
 
@@ -10,10 +10,10 @@ use half::{bf16, f16};
 
 use super::DType;
 
-/// Largest tensor, in bytes. A shape that asks for more is refused before anything is allocated.
+/// Maximum size of a tensor, in bytes. Larger shapes are rejected before anything is allocated.
 pub const MAX_BYTES: u64 = 16 << 30;
 
-/// An n-dimensional array. A clone shares the elements.
+/// An n-dimensional array. Clones share the elements.
 #[derive(Clone, PartialEq)]
 pub struct Tensor {
     dtype: DType,
@@ -21,12 +21,12 @@ pub struct Tensor {
     bytes: Bytes,
 }
 
-/// Why there is no such tensor.
+/// A tensor that cannot be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TensorError {
-    /// More than [`MAX_BYTES`].
+    /// The tensor exceeds [`MAX_BYTES`].
     #[error(
-        "{dtype}{shape:?} needs more than {} GiB, the most a tensor may have here",
+        "{dtype}{shape:?} is too large: a tensor may have at most {} GiB",
         MAX_BYTES >> 30
     )]
     TooLarge {
@@ -35,29 +35,29 @@ pub enum TensorError {
         /// Its shape.
         shape: Vec<u64>,
     },
-    /// The allocator gave no memory.
-    #[error("there is no memory for a tensor of {bytes} bytes")]
+    /// The allocation failed.
+    #[error("not enough memory for a tensor of {bytes} bytes")]
     NoMemory {
-        /// What was asked for.
+        /// Requested size, in bytes.
         bytes: u64,
     },
-    /// The bytes are not as many as dtype and shape say.
+    /// The number of bytes does not match dtype and shape.
     #[error("{dtype}{shape:?} has {expected} bytes, not {found}")]
     Length {
         /// Its dtype.
         dtype: DType,
         /// Its shape.
         shape: Vec<u64>,
-        /// Bytes that dtype and shape ask for.
+        /// Number of bytes that dtype and shape require.
         expected: u64,
-        /// Bytes there are.
+        /// Number of bytes given.
         found: u64,
     },
 }
 
-/// Bytes of a tensor of this dtype and shape.
+/// Computes the size of a tensor with this dtype and shape, in bytes.
 pub fn byte_size(dtype: DType, shape: &[u64]) -> Result<u64, TensorError> {
-    // A zero anywhere makes the tensor empty, whatever the other sizes multiply to.
+    // A zero makes the tensor empty, even if the product of the other sizes overflows.
     if shape.contains(&0) {
         return Ok(0);
     }
@@ -74,12 +74,12 @@ pub fn byte_size(dtype: DType, shape: &[u64]) -> Result<u64, TensorError> {
 }
 
 impl Tensor {
-    /// A tensor of these bytes.
+    /// Creates a tensor of these bytes.
     pub fn new(dtype: DType, shape: Vec<u64>, bytes: Vec<u8>) -> Result<Self, TensorError> {
         Self::of_shared(dtype, shape, Bytes::from(bytes))
     }
 
-    /// A tensor of these bytes, which stay where they are.
+    /// Creates a tensor of shared bytes, without a copy.
     pub fn of_shared(dtype: DType, shape: Vec<u64>, bytes: Bytes) -> Result<Self, TensorError> {
         let expected = byte_size(dtype, &shape)?;
         let found = bytes.len() as u64;
@@ -99,16 +99,16 @@ impl Tensor {
         }
     }
 
-    /// A tensor of zeros.
+    /// Creates a tensor of zeros.
     pub fn zeros(dtype: DType, shape: Vec<u64>) -> Result<Self, TensorError> {
         let mut bytes = Vec::new();
         reserve(&mut bytes, byte_size(dtype, &shape)?)?;
         Self::new(dtype, shape, bytes)
     }
 
-    /// A tensor whose elements are the values of `values` in turn, rounded to the dtype: floats to
-    /// the nearest, integers towards zero and to the nearest in range, booleans by `!= 0`.
-    /// Missing values are zero.
+    /// Creates a tensor from the elements of `values`, rounded to the dtype: floats to the nearest,
+    /// integers towards zero and clamped to their range, booleans by `!= 0`. Missing values are
+    /// zero.
     pub fn from_f64(
         dtype: DType,
         shape: Vec<u64>,
@@ -123,15 +123,15 @@ impl Tensor {
         Self::new(dtype, shape, bytes)
     }
 
-    /// The elements as binary32, rounded to the nearest.
-    #[expect(clippy::missing_panics_doc, reason = "pieces of four have four bytes")]
+    /// Returns the elements as binary32, rounded to the nearest.
+    #[expect(clippy::missing_panics_doc, reason = "chunks of four have four bytes")]
     pub fn to_f32(&self) -> Vec<f32> {
         if self.dtype == DType::Float32 {
             let bytes = self.bytes.chunks_exact(4);
             let value = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().expect("four bytes"));
             return bytes.map(value).collect();
         }
-        #[expect(clippy::cast_possible_truncation, reason = "rounded, as it says")]
+        #[expect(clippy::cast_possible_truncation, reason = "rounded, as documented")]
         self.to_f64().map(|value| value as f32).collect()
     }
 
@@ -145,37 +145,38 @@ impl Tensor {
         &self.shape
     }
 
-    /// The elements, row major, little endian.
+    /// Returns the elements, row-major and little-endian.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The elements, given away; copied if they are shared or an engine's.
+    /// Returns the elements by value; copies them if they are shared or belong to an engine.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes.into()
     }
 
-    /// The elements, given away without a copy: a part of them can be a tensor too.
+    /// Returns the elements by value without a copy. A slice of them can be a tensor too.
     pub fn into_shared(self) -> Bytes {
         self.bytes
     }
 
-    /// How many elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.bytes.len() / usize::try_from(self.dtype.size()).unwrap_or(1)
     }
 
-    /// Whether it has no elements.
+    /// Returns whether the tensor has no elements.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The same elements in another shape of as many elements.
+    /// Returns the same elements in another shape of the same size.
     pub fn reshaped(self, shape: Vec<u64>) -> Result<Self, TensorError> {
         Self::of_shared(self.dtype, shape, self.bytes)
     }
 
-    /// The elements as binary64, exact but for 64-bit integers beyond 2^53; booleans are 0 and 1.
+    /// Iterates over the elements as binary64. Only 64-bit integers beyond 2^53 are inexact;
+    /// booleans are 0 and 1.
     pub fn to_f64(&self) -> impl ExactSizeIterator<Item = f64> + '_ {
         let size = usize::try_from(self.dtype.size()).unwrap_or(1);
         let dtype = self.dtype;
@@ -191,7 +192,7 @@ impl fmt::Debug for Tensor {
     }
 }
 
-/// Appends exactly `size` zeros, or says that there is no memory for them.
+/// Appends exactly `size` zeros, or returns an error if memory is short.
 fn reserve(bytes: &mut Vec<u8>, size: u64) -> Result<(), TensorError> {
     let no_memory = TensorError::NoMemory { bytes: size };
     let Ok(wanted) = usize::try_from(size) else {

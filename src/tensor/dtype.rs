@@ -1,5 +1,5 @@
-//! Element types that tensors of a running model can have: those of a config and ONNX's wider
-//! unsigned integers, which models take and give even though no config can declare them.
+//! Element types of tensors: those of a config, and ONNX's wider unsigned integers, which models
+//! use although no config can declare them.
 
 use std::fmt;
 
@@ -41,7 +41,7 @@ pub enum DType {
 }
 
 impl DType {
-    /// All of them.
+    /// All element types.
     pub const ALL: [Self; 13] = [
         Self::Bool,
         Self::Int8,
@@ -58,7 +58,7 @@ impl DType {
         Self::Bfloat16,
     ];
 
-    /// The name, as in a config.
+    /// Returns the name that configs use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bool => "bool",
@@ -77,18 +77,18 @@ impl DType {
         }
     }
 
-    /// The dtype of this name.
+    /// Returns the dtype with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|dtype| dtype.name() == name)
     }
 
-    /// The dtype a model file states; `None` for one that no tensor here can have (strings,
-    /// complex numbers, sub-byte types).
+    /// Returns the dtype of a model file's element type; `None` for types that tensors do not
+    /// support (strings, complex numbers, sub-byte types).
     pub fn from_element(element: &ElementType) -> Option<Self> {
         Self::from_name(element.name())
     }
 
-    /// Bytes an element takes.
+    /// Returns the size of an element, in bytes.
     pub fn size(self) -> u64 {
         match self {
             Self::Bool | Self::Int8 | Self::Uint8 => 1,
@@ -98,7 +98,7 @@ impl DType {
         }
     }
 
-    /// Whether it is a floating-point type.
+    /// Returns whether it is a floating-point type.
     pub fn is_float(self) -> bool {
         matches!(
             self,
@@ -109,7 +109,7 @@ impl DType {
 
 impl From<package::DType> for DType {
     fn from(dtype: package::DType) -> Self {
-        Self::from_name(dtype.name()).expect("every dtype of a config is here")
+        Self::from_name(dtype.name()).expect("every dtype of a config exists")
     }
 }
 

@@ -1,27 +1,27 @@
-//! Tensors beside one another along one of their axes.
+//! Concatenates tensors along one of their axes.
 //!
-//! Invariant: only tensors of one dtype, and of one shape around the axis, are joined.
+//! Invariant: all tensors have the same dtype, and the same shape except for that axis.
 
 use super::{Tensor, TensorError};
 
-/// Why tensors do not stand beside one another.
+/// Tensors that cannot be concatenated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
-    /// They differ in more than their sizes along the axis, or there are none.
-    #[error("{tensors} cannot stand beside one another along axis {axis}")]
+    /// Their dtypes or other sizes differ, or the list is empty.
+    #[error("cannot concatenate {tensors} along axis {axis}")]
     Unlike {
         /// dtypes and shapes.
         tensors: String,
         /// The axis.
         axis: usize,
     },
-    /// There is no such tensor.
+    /// The result cannot be created.
     #[error(transparent)]
     Tensor(#[from] TensorError),
 }
 
 impl Tensor {
-    /// Tensors beside one another along `axis`, in their order.
+    /// Concatenates tensors along `axis`, in order.
     pub fn joined(tensors: &[Self], axis: usize) -> Result<Self, JoinError> {
         let unlike = || JoinError::Unlike {
             tensors: format!("{tensors:?}"),
@@ -45,7 +45,7 @@ impl Tensor {
         let mut bytes = Vec::new();
         let size = usize::try_from(size).map_err(|_| unlike())?;
         bytes.try_reserve_exact(size).map_err(|_| unlike())?;
-        // Without elements there is nothing to take, however many rows there would be.
+        // Without elements there is nothing to copy, whatever the number of rows.
         let rows = if size == 0 { 0 } else { outer };
         for row in 0..rows {
             for tensor in tensors {

@@ -1,8 +1,8 @@
-//! Limits on time and memory: where they come from, and what they are called when one bites.
+//! Limits on time and memory, and their description when a run exceeds them.
 //!
-//! Invariant: a limit is named as the user set it (`--max-memory`, `memory_limit`), or as the default
-//! that nobody set; it is never confused with what the system or a library says of its own. Knows no
-//! engine.
+//! Invariant: a limit is named as the user set it (`--max-memory`, `memory_limit`), or as the
+//! default. It is never confused with an error of the operating system or of a library. Engines are
+//! handled elsewhere.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,28 +10,28 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sysinfo::System;
 
-/// Most memory that a model may take.
+/// The memory limit of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemoryLimit {
-    /// So many bytes, by `--max-memory`.
+    /// A number of bytes, set by `--max-memory`.
     Option(u64),
-    /// So many bytes, by `memory_limit` in the settings of a service.
+    /// A number of bytes, set by `memory_limit` in the settings of a service.
     Setting(u64),
-    /// Nobody said: three quarters of what is free when it begins.
+    /// The default: three quarters of the memory that is free at the start.
     OfFree,
 }
 
-/// A limit that bit.
+/// A limit that was exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Limit {
-    /// Longest time of one step.
+    /// Maximum duration of one step.
     Time(Duration),
-    /// Most memory: its bytes, and what set them.
+    /// Maximum memory in bytes, and the source of this limit.
     Memory(u64, MemoryLimit),
 }
 
 impl MemoryLimit {
-    /// The limit as it is now; `None` where nobody said and the system does not tell what is free.
+    /// Returns the current limit; `None` for the default if the system does not report free memory.
     pub fn now(self) -> Option<Limit> {
         let bytes = match self {
             Self::Option(bytes) | Self::Setting(bytes) => bytes,
@@ -42,7 +42,7 @@ impl MemoryLimit {
 }
 
 impl Limit {
-    /// Bytes of a limit on memory.
+    /// Returns the bytes of a memory limit.
     pub fn bytes(self) -> Option<u64> {
         match self {
             Self::Memory(bytes, _) => Some(bytes),
@@ -50,16 +50,18 @@ impl Limit {
         }
     }
 
-    /// Whether the user set it.
+    /// Returns whether the user set the limit.
     pub fn is_chosen(self) -> bool {
         !matches!(self, Self::Memory(_, MemoryLimit::OfFree))
     }
 
-    /// What to do when it bit.
+    /// Returns the remedy for an exceeded limit.
     pub fn help(self) -> &'static str {
         match self {
             Self::Time(_) => "give it more time, or smaller inputs (`--dim`)",
-            Self::Memory(_, MemoryLimit::Setting(_)) => "set a higher one, or ask with less",
+            Self::Memory(_, MemoryLimit::Setting(_)) => {
+                "set a higher limit, or send a smaller request"
+            }
             Self::Memory(..) => "give it more memory, or smaller inputs (`--dim`)",
         }
     }
@@ -77,7 +79,7 @@ impl fmt::Display for Limit {
                     MemoryLimit::Option(_) => "--max-memory",
                     MemoryLimit::Setting(_) => "memory_limit",
                     MemoryLimit::OfFree => {
-                        "three quarters of what was free, the default; --max-memory sets another"
+                        "three quarters of the free memory, the default; --max-memory overrides it"
                     }
                 };
                 write!(f, "the memory limit of {} ({name})", in_units(*bytes))
@@ -86,12 +88,12 @@ impl fmt::Display for Limit {
     }
 }
 
-/// Bytes that the machine, or the container around the process, can give now; `None` where the system
-/// does not tell.
+/// Returns the memory that the machine or the process's container has free, in bytes; `None` if the
+/// system does not report it.
 pub fn free() -> Option<u64> {
     let mut system = System::new();
     system.refresh_memory();
-    // Zero where the operating system does not tell.
+    // Zero if the operating system does not report it.
     let machine = Some(system.available_memory()).filter(|bytes| *bytes > 0);
     let container = system
         .cgroup_limits()
@@ -100,7 +102,7 @@ pub fn free() -> Option<u64> {
     [machine, container].into_iter().flatten().min()
 }
 
-/// A size in the largest unit that it fills: `512 MiB`, `1.5 KiB`.
+/// Formats a size in the largest unit that it fills: `512 MiB`, `1.5 KiB`.
 pub fn in_units(bytes: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     let unit = units.into_iter().find(|(shift, _)| bytes >> shift > 0);
@@ -114,7 +116,7 @@ pub fn in_units(bytes: u64) -> String {
     }
 }
 
-/// Words by which libraries, allocators and loaders say that there is no memory.
+/// Phrases with which libraries, allocators and loaders report that memory ran out.
 const SHORTAGE: [&str; 14] = [
     "memory allocation of",
     "bad_alloc",
@@ -127,14 +129,14 @@ const SHORTAGE: [&str; 14] = [
     "no memory",
     "not enough memory",
     "insufficient memory",
-    // A thread whose stack has no place.
+    // A thread whose stack cannot be allocated.
     "Resource temporarily unavailable",
     "unable to create thread",
-    // A panic about it, with none left for the unwinder either.
+    // A panic for lack of memory that cannot even unwind.
     "failed to initiate panic",
 ];
 
-/// Whether a text says that memory ran out.
+/// Returns whether a text reports that memory ran out.
 pub fn tells_shortage(text: &str) -> bool {
     SHORTAGE.iter().any(|words| text.contains(words))
 }
@@ -162,7 +164,7 @@ mod tests {
             named(MemoryLimit::Setting(3 << 30)),
             "the memory limit of 3 GiB (memory_limit)"
         );
-        assert!(named(MemoryLimit::OfFree).contains("three quarters of what was free"));
+        assert!(named(MemoryLimit::OfFree).contains("three quarters of the free memory"));
         assert_eq!(
             Limit::Time(Duration::from_millis(2500)).to_string(),
             "the time limit of 2.5 s (--timeout)"
@@ -171,10 +173,10 @@ mod tests {
 
     #[test]
     fn three_quarters_of_what_is_free_are_the_default() {
-        let free = free().expect("this system tells");
+        let free = free().expect("the system reports free memory");
         let limit = MemoryLimit::OfFree.now().and_then(Limit::bytes);
-        let limit = limit.expect("this system tells");
-        // What is free changes between the two looks.
+        let limit = limit.expect("the system reports free memory");
+        // The amount of free memory changes between the two measurements.
         assert!(
             limit > free / 2 && limit < free / 10 * 9,
             "{limit} of {free}"

@@ -1,7 +1,8 @@
-//! Tensors and what is known of them: dtypes, signatures, inputs and outputs as files, agreement.
+//! Tensors and everything about them: dtypes, method signatures, inputs and outputs as files, and
+//! agreement of outputs.
 //!
-//! Invariant: knows no engine, and takes no memory before it is known how much and that it is within the
-//! limit.
+//! Invariant: memory is allocated only after its size is known to be within the limit. Engines are
+//! handled elsewhere.
 
 pub mod agreement;
 pub mod bundled;

@@ -1,7 +1,7 @@
-//! Outputs of a run as files: one `.npy` for each, named after the output.
+//! Writes the outputs of a run as files, one `.npy` per output, named after the output.
 //!
-//! Invariant: a file is whole or not there: it is written beside its place and then moved into it.
-//! Whatever a model calls its outputs, nothing outside the directory is written.
+//! Invariant: a file is complete or absent, since it is written under a temporary name and then
+//! renamed. Whatever names a model gives its outputs, nothing outside the folder is written.
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
@@ -10,32 +10,32 @@ use std::path::{Path, PathBuf};
 
 use super::{Tensor, TensorSpec, npy};
 
-/// Longest name of a file, without its extension, in bytes.
+/// Maximum length of a file name without its extension, in bytes.
 const MAX_NAME: usize = 100;
 
-/// Names that Windows keeps for devices, whatever the extension.
+/// File names that Windows reserves for devices, with any extension.
 const RESERVED: [&str; 4] = ["con", "prn", "aux", "nul"];
 
-/// The same with a digit behind.
+/// Reserved names that are followed by a digit.
 const RESERVED_NUMBERED: [&str; 2] = ["com", "lpt"];
 
-/// Why outputs were not written.
+/// A failure to write outputs.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write `{}`: {source}", path.display())]
 pub struct OutputError {
-    /// The file or directory.
+    /// The file or folder.
     pub path: PathBuf,
-    /// Why not.
+    /// The reason.
     #[source]
     pub source: io::Error,
 }
 
-/// Writes each tensor to `NAME.npy` in `directory`, which is created where it does not exist; gives
-/// the paths in the same order. Files of an earlier run are replaced. bfloat16 is written as its raw
-/// bits: [`npy::BFLOAT16_NOTE`].
+/// Writes each tensor to `NAME.npy` in `directory`, which is created if it does not exist. Returns
+/// the paths in the same order. Files of an earlier run are replaced. bfloat16 is written as its
+/// raw bits: [`npy::BFLOAT16_NOTE`].
 ///
-/// In a file's name each character but ASCII letters, digits, `_`, `-` and inner dots is `_`; names
-/// that are then the same but for case get a number.
+/// In a file name, every character except ASCII letters, digits, `_`, `-` and inner dots becomes
+/// `_`. Names that then differ only in case get a number.
 pub fn write_outputs(
     directory: &Path,
     outputs: &[TensorSpec],
@@ -60,7 +60,7 @@ fn write(directory: &Path, path: &Path, tensor: &Tensor) -> io::Result<()> {
     let (file, temporary) = temporary(directory)?;
     let written = fill(file, tensor).and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
-        // The first error is the one to tell.
+        // The first error is the one to report.
         let _ = fs::remove_file(&temporary);
     }
     written
@@ -72,7 +72,7 @@ fn fill(file: File, tensor: &Tensor) -> io::Result<()> {
     writer.flush()
 }
 
-/// A new file that nothing else writes to.
+/// Creates a file with a unique name.
 fn temporary(directory: &Path) -> io::Result<(File, PathBuf)> {
     let process = std::process::id();
     let mut number = 0_u32;
@@ -88,7 +88,7 @@ fn temporary(directory: &Path) -> io::Result<(File, PathBuf)> {
     }
 }
 
-/// A file name without extension for each output name: safe on every system, each once.
+/// Returns a unique, portable file name without extension for each output name.
 fn file_names<'n>(names: impl Iterator<Item = &'n str>) -> Vec<String> {
     let mut taken = HashSet::new();
     names
@@ -99,12 +99,12 @@ fn file_names<'n>(names: impl Iterator<Item = &'n str>) -> Vec<String> {
             let mut candidates = std::iter::once(safe.clone()).chain(numbered);
             candidates
                 .find(|candidate| taken.insert(candidate.to_lowercase()))
-                .expect("there are more numbers than outputs")
+                .expect("some number is free")
         })
         .collect()
 }
 
-/// `None` where nothing of the name is left.
+/// Returns a portable name; `None` if nothing of the name is left.
 fn file_name(name: &str) -> Option<String> {
     let safe = |c: char| {
         if c.is_ascii_alphanumeric() || "_-.".contains(c) {

@@ -1,15 +1,15 @@
-//! Parts of a tensor along one of its axes.
+//! Slices of a tensor along one of its axes.
 //!
-//! Invariant: what is not inside the tensor is an error, and nothing is copied that lies in one piece.
+//! Invariant: a range outside the tensor is an error. A contiguous slice is not copied.
 
 use std::ops::Range;
 
 use super::{Tensor, TensorError};
 
-/// Why a tensor has no such part.
+/// A slice that cannot be taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PartError {
-    /// It has no such axis, or fewer positions.
+    /// The axis does not exist, or the range exceeds it.
     #[error("{tensor} has no positions {from} to {to} along axis {axis}")]
     Outside {
         /// dtype and shape.
@@ -18,19 +18,19 @@ pub enum PartError {
         axis: usize,
         /// The first position.
         from: u64,
-        /// The position behind the last.
+        /// The position after the last one.
         to: u64,
     },
-    /// There is no such tensor.
+    /// The slice cannot be created.
     #[error(transparent)]
     Tensor(#[from] TensorError),
 }
 
 impl Tensor {
-    /// The positions of `range` along `axis`; without a copy if they lie in one piece.
+    /// Returns the positions of `range` along `axis`, without a copy if they are contiguous.
     #[expect(
         clippy::missing_panics_doc,
-        reason = "places within a tensor that is there fit"
+        reason = "positions within an existing tensor fit"
     )]
     pub fn part(self, axis: usize, range: Range<u64>) -> Result<Self, PartError> {
         let size = self.shape().get(axis).copied();
@@ -47,7 +47,8 @@ impl Tensor {
         if Some(range.end - range.start) == size {
             return Ok(self);
         }
-        // Sizes were held against memory when the tensor was made; one without elements has none here.
+        // The product cannot overflow: the sizes of a tensor with elements were checked when it was
+        // created.
         let product = |sizes: &[u64]| sizes.iter().product::<u64>();
         let outer = if self.is_empty() {
             0
@@ -75,7 +76,7 @@ impl Tensor {
         Ok(Self::of_shared(dtype, shape, bytes)?)
     }
 
-    /// The last position along `axis`.
+    /// Returns the last position along `axis`.
     pub fn last(self, axis: usize) -> Result<Self, PartError> {
         let size = self.shape().get(axis).copied().unwrap_or(0);
         self.part(axis, size.saturating_sub(1)..size.max(1))

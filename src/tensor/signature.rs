@@ -1,8 +1,8 @@
-//! What a method takes and gives, in the terms of a run: names, dtypes, dimensions.
+//! The signature of a method for a run: names, dtypes and dimensions of its inputs and outputs.
 //!
-//! Made of what the model file says; a config adds names where the file has none. Numbers that a
-//! program takes beside tensors count as tensors without dimensions. Invariant: every value here is a
-//! tensor of a dtype that exists here.
+//! It comes from the model file; a config adds names that the file lacks. Numbers that a program
+//! takes besides tensors count as tensors without dimensions. Invariant: every value is a tensor of
+//! a supported dtype.
 
 use std::fmt;
 
@@ -26,13 +26,13 @@ pub struct Signature {
 /// One input or output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorSpec {
-    /// Its name: the file's, else the config's, else `input_0`, `output_0`, ….
+    /// Its name: from the file, or else from the config, or else `input_0`, `output_0`, ….
     pub name: String,
     /// Element type.
     pub dtype: DType,
-    /// Dimensions, outermost first; `None` where the file does not even give the rank.
+    /// Dimensions, outermost first; `None` if the file does not state the rank.
     pub dims: Option<Vec<Dim>>,
-    /// The only value it may have, as JSON: a number that the model was exported for.
+    /// Its only possible value, as JSON: a number that is fixed in the exported model.
     #[serde(default)]
     pub fixed: Option<String>,
 }
@@ -48,32 +48,32 @@ impl fmt::Display for TensorSpec {
     }
 }
 
-/// Why a method cannot be called with tensors.
+/// A method with inputs or outputs that are not supported tensors.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{side} {index} of `{method}` is {found}; only tensors of numbers and booleans can be given and taken here"
+    "{side} {index} of `{method}` is {found}; only tensors of numbers and booleans are supported"
 )]
 pub struct SignatureError {
     /// The method.
     pub method: String,
     /// `input` or `output`.
     pub side: &'static str,
-    /// Its place, from 0.
+    /// Its index, from 0.
     pub index: usize,
-    /// What it is.
+    /// Its actual type.
     pub found: String,
 }
 
 impl Signature {
-    /// The signature of a model's method; names the file does not have come from `declared`, where
-    /// that has as many values.
+    /// Reads the signature of a model's method. Missing names are taken from `declared`, if the
+    /// number of values matches.
     pub fn of(method: &Method, declared: Option<&MethodSignature>) -> Result<Self, SignatureError> {
         let names = |side: Option<&Vec<crate::package::TensorSpec>>, count: usize| {
             let specs = side.filter(|specs| specs.len() == count);
             specs.map(|specs| specs.iter().map(|spec| spec.name.clone()).collect())
         };
         let specs = |side: &'static str, values: &[Value], names: Option<Vec<Option<String>>>| {
-            // What is nothing is neither given nor taken.
+            // Values without a type (`None` arguments) are skipped.
             let values = values.iter().enumerate();
             values
                 .filter(|(_, value)| value.kind != ValueKind::None)

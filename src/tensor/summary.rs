@@ -1,4 +1,4 @@
-//! A tensor in one line: dtype, shape, range, mean, what is not finite, first values.
+//! Summarises a tensor in one line: dtype, shape, range, mean, non-finite elements, first values.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use serde::Serialize;
 
 use super::{DType, Tensor};
 
-/// First values that are kept.
+/// Maximum number of first elements that are kept.
 const FIRST: usize = 8;
 
-/// Significant digits shown.
+/// Number of significant digits shown.
 const DIGITS: usize = 4;
 
-/// What a tensor holds, in short. Ranges and means are over finite elements only.
+/// A summary of a tensor. Range and mean cover finite elements only.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
     /// Element type.
@@ -25,11 +25,11 @@ pub struct Summary {
     pub max: Option<f64>,
     /// Mean of the finite elements.
     pub mean: Option<f64>,
-    /// How many elements are NaN.
+    /// Number of elements that are NaN.
     pub nan: u64,
-    /// How many are infinite.
+    /// Number of elements that are infinite.
     pub infinite: u64,
-    /// How many are true; booleans only.
+    /// Number of elements that are true; only for booleans.
     pub trues: Option<u64>,
     /// The first elements, at most eight.
     pub first: Vec<Scalar>,
@@ -45,12 +45,12 @@ pub enum Scalar {
     Int(i64),
     /// Of a tensor of unsigned integers.
     Uint(u64),
-    /// Of a tensor of floats. JSON has `null` for what is not finite.
+    /// Of a tensor of floats. In JSON, non-finite values are `null`.
     Float(f64),
 }
 
 impl Summary {
-    /// Looks at each element once.
+    /// Summarises a tensor in one pass over its elements.
     pub fn of(tensor: &Tensor) -> Self {
         let mut range: Option<(f64, f64)> = None;
         let (mut sum, mut finite, mut nan, mut infinite, mut trues) = (0.0, 0_u64, 0, 0, 0);
@@ -75,7 +75,7 @@ impl Summary {
         let mean = if f64::is_finite(sum) {
             sum / finite
         } else {
-            // The sum of very large binary64 values left the range; their mean cannot.
+            // The sum of very large binary64 values overflowed, but their mean cannot.
             let values = tensor.to_f64().filter(|value| value.is_finite());
             values.map(|value| value / finite).sum()
         };
@@ -94,9 +94,9 @@ impl Summary {
         }
     }
 
-    /// How many elements there are.
+    /// Returns the number of elements.
     pub fn elements(&self) -> u64 {
-        // The other sizes of an empty tensor may multiply to anything.
+        // In an empty tensor, the product of the other sizes may overflow.
         if self.shape.contains(&0) {
             return 0;
         }
@@ -110,7 +110,7 @@ fn first(tensor: &Tensor) -> Vec<Scalar> {
     let values = elements.zip(tensor.to_f64());
     values
         .map(|(bytes, value)| {
-            // Sign or zero bytes above: the integer as 64 bits, which a float would round.
+            // Widens the integer to 64 bits with sign or zero bytes, since a float would round it.
             let widened = |fill: u8| {
                 let mut wide = [fill; 8];
                 wide[..size].copy_from_slice(bytes);
@@ -131,8 +131,8 @@ fn first(tensor: &Tensor) -> Vec<Scalar> {
         .collect()
 }
 
-/// `float32[1, 10]  min -1.234  max 3.2  mean 0.12  [0.1, -1.2, 3.2, …]`; columns are two spaces
-/// apart, and the counts of NaN and infinite elements stand before the values where there are any.
+/// `float32[1, 10]  min -1.234  max 3.2  mean 0.12  [0.1, -1.2, 3.2, …]`. Columns are two spaces
+/// apart. Counts of NaN and infinite elements come before the values, if there are any.
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{:?}", self.dtype, self.shape)?;
@@ -156,7 +156,7 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Floats with four significant digits, all else exact.
+/// Floats with four significant digits; integers and booleans exactly.
 impl fmt::Display for Scalar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -168,8 +168,8 @@ impl fmt::Display for Scalar {
     }
 }
 
-/// A number with four significant digits, without zeros at its end; integers below a million in full,
-/// an exponent for what is very large or small.
+/// Formats a number with four significant digits and without trailing zeros. Integers below a
+/// million are written in full; very large and small numbers have an exponent.
 fn short(value: f64) -> String {
     if !value.is_finite() {
         return match value {

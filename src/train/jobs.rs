@@ -333,7 +333,7 @@ fn without_paths(shared: &Shared, job: &Job, error: String) -> String {
     }
 }
 
-/// Stores the progress of a job. Returns when the job is no longer running.
+/// Stores the progress of a job. Returns when the job has stopped running.
 async fn note(shared: &Shared, job: &Job, progress: &Progress) {
     let mut noted = 0;
     loop {
@@ -444,7 +444,7 @@ async fn serve(shared: &Shared, derived: &Derived, trained: Trained) -> Result<S
                 .iter()
                 .find(|it| place.starts_with(&it.path) || it.path == place);
             let reason = reason.map_or("", |it| it.reason.as_str());
-            Err(format!("the package at {shown} is not served: {reason}"))
+            Err(format!("the package at {shown} cannot be served: {reason}"))
         }
     }
 }

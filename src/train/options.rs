@@ -136,8 +136,7 @@ impl FitOptions {
     /// Parses a config from JSON text.
     pub fn read_text(config: &str) -> Result<Self, Refusal> {
         let value = serde_json::from_str(config);
-        let value =
-            value.map_err(|error| Refusal::at(PLACE, format!("invalid JSON: {error}")))?;
+        let value = value.map_err(|error| Refusal::at(PLACE, format!("invalid JSON: {error}")))?;
         Self::read(&value)
     }
 
@@ -271,7 +270,7 @@ mod tests {
     fn what_is_wrong_is_named() {
         for (config, place, word) in [
             ("[]", "$.config", "an object"),
-            ("{", "$.config", "no JSON"),
+            ("{", "$.config", "invalid JSON"),
             (r#"{"L2": 1}"#, "$.config", "did you mean `l2`?"),
             (r#"{"l2": -1}"#, "$.config.l2", "from 0"),
             (r#"{"l2": "1"}"#, "$.config.l2", "a number"),

@@ -59,7 +59,7 @@ pub struct NewFitConfig {
     pub name: String,
     /// The config as JSON text.
     pub config: String,
-    /// Whether this becomes the default config of its service, replacing the previous default.
+    /// True if this becomes the default config of its service, replacing the previous default.
     pub is_default: bool,
 }
 
@@ -93,7 +93,7 @@ pub struct NewDerived {
     pub base: i64,
     /// The name of the base service.
     pub base_name: String,
-    /// Whether its owner hides it: the registry shows it to nobody else.
+    /// True if its owner hides it: the registry shows it to nobody else.
     pub hidden: bool,
 }
 

@@ -32,7 +32,9 @@ const MAX_RESERVED: usize = 100_000;
 pub struct FileFacts {
     /// Its path.
     pub path: PathBuf,
+    /// The state of the path.
     pub state: FileState,
+    /// The file as a model; `None` unless it is a model that was opened.
     pub model: Option<ModelFacts>,
     json: OnceLock<Box<Result<RootKeys, NotJson>>>,
     weights: OnceLock<Option<Box<Weights>>>,

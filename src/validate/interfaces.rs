@@ -1,38 +1,40 @@
-//! Interfaces of model files of one model, held against each other: methods, numbers of tensors, types, shapes.
+//! Compares the interfaces of two files of the same model: methods, tensor counts, element types
+//! and shapes.
 //!
-//! Invariant: a difference that a precision or a backend brings by its nature is none: floats of another size,
-//! integers for quantised inputs, sizes that one file fixes within the range of the other, and between backends
-//! integers of another size.
+//! Invariant: differences that a change of precision or backend implies are accepted. These are
+//! floats of another size, integers for quantised inputs, and fixed sizes within the other file's
+//! range. Between backends, integers of another size are accepted too.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::model::{Dim, Dynamism, ElementType, Method, ModelInfo, TensorInfo, Value};
 use crate::package::DType;
 
-/// What two files are to each other.
+/// The relation between two compared files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Between {
     /// Variants of one config.
     Precisions {
-        /// Whether one of them is quantised.
+        /// True if one of them is quantised.
         quantised: bool,
     },
     /// Models of two configs.
     Backends {
-        /// Whether outputs are held against each other, too.
+        /// True if outputs are compared as well as inputs.
         outputs: bool,
     },
 }
 
-/// A file and what its header says.
+/// One of two compared files, with its header.
 #[derive(Clone, Copy)]
 pub(super) struct Side<'a> {
-    /// What it is called in a text, in backticks.
+    /// The file's name in messages, in backticks.
     pub(super) name: &'a str,
     pub(super) info: &'a ModelInfo,
 }
 
-/// The first thing in which the interface of `one` is not that of `other`, in a sentence without its end.
+/// Describes the first difference between the interfaces of `one` and `other`, as a sentence
+/// without a full stop.
 pub(super) fn difference(one: Side<'_>, other: Side<'_>, between: Between) -> Option<String> {
     let (mine, theirs) = (callable(one.info), callable(other.info));
     if mine.is_empty() || theirs.is_empty() {
@@ -52,20 +54,20 @@ pub(super) fn difference(one: Side<'_>, other: Side<'_>, between: Between) -> Op
                 (None, None) => return pairs_difference((one, other), (&mine, &theirs), between),
             };
             return Some(format!(
-                "{} has no method `{}`, {} has",
+                "{} has no method `{}`, but {} has",
                 lacks.name, method.name, has.name
             ));
         }
         return pairs_difference((one, other), (&mine, &theirs), between);
     }
-    // A file that does not name its methods has one.
+    // A file that does not name its methods has exactly one.
     match (&mine[..], &theirs[..]) {
         ([mine], [theirs]) => method_difference((one, other), (mine, theirs), between),
         _ => None,
     }
 }
 
-/// The first difference between methods of one name.
+/// Describes the first difference between methods of the same name.
 fn pairs_difference(
     sides: (Side<'_>, Side<'_>),
     (mine, theirs): (&[&Method], &[&Method]),
@@ -110,7 +112,7 @@ fn method_difference(
             let method = &mine.name;
             if here.len() != there.len() {
                 return Some(format!(
-                    "method `{method}` of {} {verb} {} {}, that of {} {}",
+                    "method `{method}` of {} {verb} {} {}, but that of {} {}",
                     one.name,
                     here.len(),
                     plural("tensor", here.len()),
@@ -144,7 +146,7 @@ fn agree(one: &TensorInfo, other: &TensorInfo, between: Between) -> bool {
     elements_agree(&one.element, &other.element, between) && shapes_agree(one, other)
 }
 
-/// What a type is, its size left out.
+/// The class of an element type, regardless of its size.
 #[derive(PartialEq, Eq, Clone, Copy)]
 enum Class {
     Float,
@@ -164,7 +166,7 @@ fn class(element: &ElementType) -> Option<Class> {
 }
 
 fn elements_agree(one: &ElementType, other: &ElementType, between: Between) -> bool {
-    // Types that a config cannot name belong to a format or a backend.
+    // Types that a config cannot express are specific to a format or a backend.
     let (Some(mine), Some(theirs)) = (class(one), class(other)) else {
         return true;
     };
@@ -182,7 +184,7 @@ fn elements_agree(one: &ElementType, other: &ElementType, between: Between) -> b
         || (is_small(one) && is_small(other));
     match between {
         Between::Precisions { quantised } => quantised && steps,
-        // Core ML and QNN have no integers of 64 bits, some delegates no booleans.
+        // Core ML and QNN lack 64-bit integers, and some delegates lack booleans.
         Between::Backends { .. } => steps || (mine != Class::Float && theirs != Class::Float),
     }
 }
@@ -199,7 +201,8 @@ fn shapes_agree(one: &TensorInfo, other: &TensorInfo) -> bool {
     }
     mine.iter().zip(theirs).all(|pair| match pair {
         (Dim::Fixed(a), Dim::Fixed(b)) => a == b,
-        // One file fixes what the other leaves open: it takes less, which its config says.
+        // A file may fix a size that the other leaves open. Its own config declares that
+        // restriction.
         (Dim::Fixed(size), other) | (other, Dim::Fixed(size)) => {
             most(other).is_none_or(|most| *size <= most)
         }
@@ -207,7 +210,7 @@ fn shapes_agree(one: &TensorInfo, other: &TensorInfo) -> bool {
     })
 }
 
-/// The largest size of a dimension that may vary.
+/// Returns the largest size of a dimension, if it is bounded.
 fn most(dim: &Dim) -> Option<u64> {
     match dim {
         Dim::Fixed(size) | Dim::Maybe { bound: size, .. } => Some(*size),

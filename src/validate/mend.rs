@@ -114,7 +114,7 @@ impl Mend {
                     [.., Step::Key(key)] if is_short(value) => {
                         format!("write \"{key}\": {}", quote(value))
                     }
-                    [.., Step::Key(key)] => format!("write `{key}` anew"),
+                    [.., Step::Key(key)] => format!("rewrite `{key}`"),
                     steps => format!("write {}{}", quote(value), within(steps)),
                 },
                 several => {
@@ -130,7 +130,7 @@ impl Mend {
             Self::Insert { key, .. } => format!("add `{key}`"),
             Self::Remove(path) => match path.steps() {
                 [.., Step::Key(key)] => format!("remove `{key}`"),
-                steps => format!("remove the repetition{}", within(steps)),
+                steps => format!("remove the repeated element{}", within(steps)),
             },
             Self::RenameKey(path, key) => match path.steps() {
                 [.., Step::Key(old)] => format!("rename `{old}` to `{key}`"),

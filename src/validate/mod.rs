@@ -271,7 +271,7 @@ impl<'a> Run<'a> {
         if found.kind == FoundKind::MaybeConfig && !discover::is_package_config(loaded) {
             return Checked::Skipped(Skipped {
                 path: found.path.clone(),
-                reason: "no package config: it has neither `backend` nor `variants`, and its \
+                reason: "not a package config: it has neither `backend` nor `variants`, and its \
                          directory is not named after a backend"
                     .to_owned(),
             });
@@ -509,8 +509,8 @@ fn advice_for_model(model: &Path) -> String {
             config.display()
         )
     } else {
-        "no config.json is beside it; name the package's directory or config, or see what the file \
-         says of itself with `pkgtool inspect`"
+        "there is no config.json beside it; name the package's directory or config, or inspect the file \
+         with `pkgtool inspect`"
             .to_owned()
     }
 }

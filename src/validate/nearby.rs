@@ -91,7 +91,7 @@ pub(super) fn find(context: &Context<'_>, missing: &Referenced, path: &Path) -> 
     let near = near.or_else(|| Some(suggest::nearest(name, alike.map(String::as_str))?.to_owned()));
     let Some(near) = near else {
         let named = conventional(context, missing, name).filter(|named| free.contains(named))?;
-        let why = " It is the name by the convention";
+        let why = " It is the conventional name";
         return Some(Near::file(format!("{prefix}{named}"), true, why));
     };
     let unseen = unseen_difference(name, &near);
@@ -124,17 +124,17 @@ fn conventional(context: &Context<'_>, missing: &Referenced, name: &str) -> Opti
 /// unfinished, or packed.
 fn stand_in(prefix: &str, name: &str, other: &str) -> Option<Near> {
     if stem(other) == name && model_file::has_extension(other) {
-        let why = " The extension belongs to the name";
+        let why = " The reference must include the extension";
         return Some(Near::file(format!("{prefix}{other}"), true, why));
     }
     let ending = other.strip_prefix(name)?.strip_prefix('.')?;
     if UNFINISHED.contains(&ending) {
         Some(Near::advice(format!(
-            "`{other}` is there, a download that did not end: fetch the file again"
+            "`{other}` is an unfinished download: download the file again"
         )))
     } else if PACKED.contains(&ending) {
         Some(Near::advice(format!(
-            "unpack `{other}`: models are read as they are"
+            "unpack `{other}`: compressed models are not supported"
         )))
     } else {
         None

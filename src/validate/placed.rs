@@ -1,7 +1,8 @@
-//! Configs beside each other: what one says of a model, held against what the others say.
+//! Compares the configs of one model across directories: duplicates, and fields or interfaces that
+//! differ between backends.
 //!
-//! Invariant: configs are compared only where their places say that they belong together, so two
-//! packages that merely lie in one tree are never held against each other.
+//! Invariant: configs are compared only if their directories belong together (see
+//! [`Placed::reach`]), so two unrelated packages in one tree are never compared.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -19,30 +20,33 @@ use crate::package::{Backend, Config, Loaded, steps};
 use crate::source::hashed::{Map, Set};
 use crate::source::{JsonPath, Span};
 
-/// A config with its place and what it says of the model as a whole.
+/// A config's location, and its facts about the model as a whole.
 pub(super) struct Placed {
-    /// Its path as it was found. Its text is not kept: a run may have thousands, each of megabytes.
+    /// The path as discovery found it. The text is not kept, because a run may have thousands of
+    /// configs of megabytes.
     path: PathBuf,
     /// The path as reports show it.
     shown: String,
-    /// How long its text was.
+    /// Length of the config's text, in bytes.
     length: usize,
-    /// Its directory, from the file system's root.
+    /// The directory of the config, as an absolute path.
     directory: PathBuf,
     model: String,
     size: Option<String>,
     backend: Option<Backend>,
-    /// Whether its directory is named after its backend.
+    /// True if the directory is named after the config's backend.
     is_at_home: bool,
     said: Vec<Said>,
     model_span: Span,
-    /// Models of the first variant; none where backends are called differently by their nature.
+    /// Models of the first variant; empty if backends of this model have different interfaces by
+    /// design.
     models: Vec<Model>,
-    /// Whether its outputs are made alike by all backends: embeddings are pooled by some and not by others.
+    /// True if all backends produce the same outputs. Embedding models differ: some backends pool,
+    /// others do not.
     has_common_outputs: bool,
 }
 
-/// A model of a config's first variant.
+/// A model of the config's first variant.
 struct Model {
     component: Option<String>,
     reference: String,
@@ -80,12 +84,12 @@ impl Model {
     }
 }
 
-/// A field that is the model's, not the backend's.
+/// A field that describes the model rather than the backend.
 struct Said {
     key: &'static str,
-    /// The value in a form that is equal where the meaning is.
+    /// The value in a canonical form, so that equal meanings compare as equal.
     meaning: String,
-    /// The value as it is written, where that is not its meaning.
+    /// The value as written, if it differs from the canonical form.
     written: Option<String>,
     span: Span,
 }
@@ -97,11 +101,11 @@ impl Said {
 }
 
 impl Placed {
-    /// `None` for a config that does not name its model.
+    /// Collects the facts of a config; `None` if the config does not name its model.
     pub(super) fn new(context: &Context<'_>, path: &Path, shown: &str) -> Option<Self> {
         let config = context.config.as_ref()?;
         let document = context.document()?;
-        // Of something that a config does not have nothing is said.
+        // Findings concern only fields that exist, so the span of a missing field is irrelevant.
         let span = |key: &str| document.root.get(key).unwrap_or(&document.root).span;
         let is_settled = context
             .demands
@@ -140,7 +144,8 @@ impl Placed {
         })
     }
 
-    /// Its text, read again, and `span` in it; neither if it was changed since.
+    /// Reads the text again and returns it with `span`. Both are empty if the file has changed
+    /// since.
     fn source(&self, span: Span) -> (Arc<SourceText>, Span) {
         let text = Loaded::read(&self.path).text;
         let is_boundary = |at| text.is_char_boundary(at);
@@ -154,12 +159,12 @@ impl Placed {
         (Arc::new(SourceText::new(self.shown.clone(), text)), span)
     }
 
-    /// The backend that its directory is named after.
+    /// Returns the backend that the directory is named after.
     fn directory_backend(&self) -> Option<Backend> {
         backend_of(&self.directory)
     }
 
-    /// Whether its directories name another backend or size.
+    /// Returns whether the directories name another backend or size than the config.
     fn contradicts_its_place(&self) -> bool {
         let other_backend = self.directory_backend().is_some() && !self.is_at_home;
         let above = steps::above(&self.directory).and_then(steps::name);
@@ -168,13 +173,14 @@ impl Placed {
             || above.is_some_and(|above| size.is_some_and(|size| rules::is_other_size(above, size)))
     }
 
-    /// The directories in which another config of this model, size and backend is one too many.
+    /// Returns the directories within which another config of this model, size and backend is a
+    /// duplicate.
     fn reach(&self) -> Vec<&Path> {
         let parent = steps::above(&self.directory).unwrap_or(&self.directory);
         if self.directory_backend().is_none() {
             return vec![parent, &self.directory];
         }
-        // Sizes of one model stand beside each other, each in a directory of its own.
+        // Sizes of one model are sibling directories, so their common parent counts as well.
         let is_size = || steps::name(parent).is_some_and(rules::is_size_token);
         let above = steps::above(parent).filter(|_| self.size.is_some() && is_size());
         std::iter::once(parent).chain(above).collect()
@@ -185,7 +191,8 @@ fn backend_of(directory: &Path) -> Option<Backend> {
     Backend::from_name(steps::name(directory)?)
 }
 
-/// Fields that have the same value for every backend: key, meaning, and the text where that is another.
+/// Returns the fields that are the same for every backend: key, canonical value, and the written
+/// value if it differs.
 fn fields(config: &Config) -> Vec<(&'static str, String, Option<String>)> {
     let mut fields = Vec::with_capacity(3);
     let mut add = |key, meaning: String, written: &str| {
@@ -210,20 +217,21 @@ fn fields(config: &Config) -> Vec<(&'static str, String, Option<String>)> {
     fields
 }
 
-/// Findings about configs that do not go together.
+/// Findings about configs that contradict each other.
 #[derive(Default)]
 pub(super) struct Comparison {
     pub(super) diagnostics: Vec<Diagnostic>,
-    /// Paths of configs that are there twice: where they stand is no fault of its own.
+    /// Paths of duplicate configs. Findings about their directory names are suppressed.
     pub(super) duplicates: Set<String>,
 }
 
-/// Holds configs against each other.
+/// Compares configs with each other.
 pub(super) fn compare(mut placed: Vec<Placed>) -> Comparison {
     if placed.len() < 2 {
         return Comparison::default();
     }
-    // What stands where it should comes first: of two the other one is too many.
+    // Configs in the conventional place come first, so that the other one of a pair is the
+    // duplicate.
     placed.sort_by(|one, other| {
         let away = (!one.is_at_home, !other.is_at_home);
         away.0
@@ -255,7 +263,8 @@ pub(super) fn compare(mut placed: Vec<Placed>) -> Comparison {
     comparison
 }
 
-/// Findings on configs in backends' directories beside each other whose `model` differs from the first's only by a size.
+/// Finds configs in sibling backend directories whose `model` differs from the first one's only by
+/// a size.
 fn sizes_in_models(placed: &[Placed]) -> Vec<Diagnostic> {
     let mut first: Map<(&OsStr, &str), &Placed> = Map::default();
     let mut found = Vec::new();
@@ -276,14 +285,14 @@ fn sizes_in_models(placed: &[Placed]) -> Vec<Diagnostic> {
     found
 }
 
-/// A model token without the size that it ends with.
+/// Strips the size at the end of a model token.
 fn without_size(model: &str) -> &str {
     let mut ends = model.match_indices('_');
     let end = ends.find(|(at, _)| is_size_token(&model[at + 1..]));
     end.map_or(model, |(at, _)| &model[..at])
 }
 
-/// Findings on configs of one place whose `$schema` is another than that of most.
+/// Finds configs in one tree whose `$schema` differs from that of the majority.
 fn mixed_schemas(placed: &[Placed]) -> Vec<Diagnostic> {
     let of = |one: &Placed| one.said.iter().position(|said| said.key == "$schema");
     let mut ids = placed
@@ -322,7 +331,7 @@ fn find_duplicates(placed: &[Placed], comparison: &mut Comparison) {
                 earlier = earlier.or(Some(known));
             }
         }
-        // A config whose place says another backend or size has that wrong: it is told so already.
+        // A config whose directory names another backend or size already has a finding about that.
         if let Some(earlier) = earlier.filter(|_| !one.contradicts_its_place()) {
             let (source, span) = one.source(one.model_span);
             let anchor = Anchor::At(JsonPath::root().key("model"), span);
@@ -333,7 +342,8 @@ fn find_duplicates(placed: &[Placed], comparison: &mut Comparison) {
     }
 }
 
-/// Findings on the configs that say otherwise than most, or than the first where there is no most.
+/// Finds configs whose value differs from the most frequent one; among equally frequent ones, from
+/// the first.
 fn disagreements(
     siblings: &[&Placed],
     key: &str,
@@ -344,7 +354,7 @@ fn disagreements(
         .filter_map(|one| Some((*one, one.said.iter().find(|said| said.key == key)?)))
         .collect();
     let count = |meaning: &str| said.iter().filter(|(_, it)| it.meaning == meaning).count();
-    // Of equals the first: `max_by_key` would take the last.
+    // `max_by_key` returns the last of equal elements, so the order is reversed.
     let Some((usual_in, usual)) = said.iter().rev().max_by_key(|(_, it)| count(&it.meaning)) else {
         return Vec::new();
     };
@@ -360,7 +370,8 @@ fn disagreements(
         .collect()
 }
 
-/// Findings on models that are called otherwise than the first sibling's of the same component.
+/// Finds models whose interface differs from that of the first sibling's model for the same
+/// component.
 fn interfaces_that_differ(siblings: &[&Placed]) -> Vec<Diagnostic> {
     let mut first: Map<Option<&str>, (&Placed, &Model)> = Map::default();
     let mut found = Vec::new();

@@ -1,7 +1,8 @@
-//! Tokenizer files: whether they are JSON, and which of the two kinds they are.
+//! Inspects tokenizer files: whether they are valid JSON, and whether they are a tokenizer or a
+//! tokenizer configuration.
 //!
-//! Invariant: a file is read as a stream and checked whole; of its content only the presence of a
-//! few keys at its root is kept, and how much its normaliser makes texts grow.
+//! Invariant: a file is read as a stream and validated completely. Only the presence of a few root
+//! keys is kept, and how much the normalizer can make texts grow.
 
 use std::fmt;
 use std::io::Read;
@@ -12,15 +13,17 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::source::{self, elsewhere};
 
-/// Longest JSON file that is checked, in bytes; the largest tokenizers have some tens of MB.
+/// Maximum size of a JSON file that is checked, in bytes. The largest tokenizers have some tens of
+/// MB.
 const MAX_JSON: u64 = 512 * 1024 * 1024;
 
-/// Longest one that is fetched to be checked, where its bytes are elsewhere. Nothing is said of longer ones.
+/// Maximum size of a remote file that is downloaded for the check, in bytes. Larger ones are not
+/// checked.
 const MAX_FAR: u64 = 256 * 1024;
 
-/// Keys that only a tokenizer has, as the `tokenizers` library writes it.
+/// Keys found only in a tokenizer as the `tokenizers` library writes it.
 const OF_TOKENIZER: [&str; 4] = ["model", "pre_tokenizer", "post_processor", "decoder"];
-/// Keys that only a tokenizer's configuration has, as `transformers` writes it.
+/// Keys found only in a tokenizer configuration as `transformers` writes it.
 const OF_CONFIG: [&str; 5] = [
     "tokenizer_class",
     "model_max_length",
@@ -29,39 +32,39 @@ const OF_CONFIG: [&str; 5] = [
     "clean_up_tokenization_spaces",
 ];
 
-/// The key of what changes texts before they are split.
+/// The key of the normalizer, which rewrites a text before it is split.
 const NORMALIZER: &str = "normalizer";
 
-/// Most characters that a sound tokenizer's replacements make of one.
+/// Maximum number of characters that a sound tokenizer's normalizer produces from one character.
 const MOST_GROWTH: f64 = 1000.0;
 
-/// What the keys at a file's root tell.
+/// Facts derived from the root keys of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct RootKeys {
     tokenizer: bool,
     config: bool,
-    /// How many characters the normaliser's replacements can make of one; 0 where they are not known.
+    /// Number of characters that the normalizer can produce from one character; 0 if unknown.
     growth: f64,
 }
 
 impl RootKeys {
-    /// Whether this is a tokenizer and no configuration of one.
+    /// Returns whether the file is a tokenizer and not a tokenizer configuration.
     pub(super) fn is_tokenizer(self) -> bool {
         self.tokenizer && !self.config
     }
 
-    /// How many characters its replacements can make of one, if that is more than any sound tokenizer makes.
+    /// Returns the growth factor of the normalizer if it exceeds that of any sound tokenizer.
     pub(super) fn excessive_growth(self) -> Option<f64> {
         (self.growth > MOST_GROWTH).then_some(self.growth)
     }
 
-    /// Whether this is a configuration and no tokenizer.
+    /// Returns whether the file is a tokenizer configuration and not a tokenizer.
     pub(super) fn is_config(self) -> bool {
         self.config && !self.tokenizer
     }
 }
 
-/// Reads the root's keys; what they lead to is read and forgotten.
+/// Reads the keys at the root and skips their values.
 struct Root<'a>(&'a mut RootKeys);
 
 impl<'de> Visitor<'de> for Root<'_> {
@@ -113,7 +116,8 @@ impl<'de> Visitor<'de> for Root<'_> {
     }
 }
 
-/// How many characters the replacements of a normaliser can make of one. Whatever has another form counts as one.
+/// Number of characters that a normalizer's replacements can produce from one character. Unknown
+/// forms count as one.
 struct Growth(f64);
 
 impl<'de> Deserialize<'de> for Growth {
@@ -122,7 +126,7 @@ impl<'de> Deserialize<'de> for Growth {
     }
 }
 
-/// Reads a normaliser, or a list of them, whose growths multiply.
+/// Reads a normalizer, or a sequence of them, whose growth factors multiply.
 struct Normalizer;
 
 impl<'de> Visitor<'de> for Normalizer {
@@ -152,7 +156,7 @@ impl<'de> Visitor<'de> for Normalizer {
         Ok(1.0)
     }
 
-    /// A text's length: `content`, and the `String` of a `pattern`.
+    /// Returns the length of a text: `content`, or the `String` of a `pattern`.
     fn visit_str<E>(self, text: &str) -> Result<f64, E> {
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         Ok(text.chars().count() as f64)
@@ -172,7 +176,7 @@ impl<'de> Visitor<'de> for Normalizer {
             match key.as_str() {
                 "normalizers" | "String" => list = map.next_value::<Growth>()?.0,
                 "content" => content = map.next_value::<Growth>()?.0,
-                // An expression may match a single character.
+                // A regular expression may match a single character.
                 "pattern" => pattern = map.next_value::<Growth>()?.0,
                 _ => {
                     map.next_value::<AnyJson>()?;
@@ -183,7 +187,7 @@ impl<'de> Visitor<'de> for Normalizer {
     }
 }
 
-/// The keys at the root of the JSON file at `path`.
+/// Reads the root keys of the JSON file at `path`.
 pub(super) fn read(path: &Path) -> io::Result<RootKeys> {
     let file = source::open(path)?;
     let size = file.size()?;
@@ -192,7 +196,7 @@ pub(super) fn read(path: &Path) -> io::Result<RootKeys> {
     }
     if size > MAX_JSON {
         return Err(io::Error::other(format!(
-            "{size} bytes are too many for a tokenizer file (limit {MAX_JSON})"
+            "file too large: {size} bytes (limit {MAX_JSON})"
         )));
     }
     let mut keys = RootKeys::default();
@@ -202,21 +206,22 @@ pub(super) fn read(path: &Path) -> io::Result<RootKeys> {
     Ok(keys)
 }
 
-/// Most bytes of a file that are looked at to say what it is instead of JSON.
+/// Maximum number of bytes read to detect the actual content of an invalid JSON file.
 const MAX_LOOK: u64 = 16 * 1024 * 1024;
 
-/// Why a tokenizer file is not JSON, and what to do.
+/// The reason why a tokenizer file is invalid JSON, and the remedy.
 #[derive(Debug)]
 pub(super) struct NotJson {
-    /// Goes on after `is not JSON: `.
+    /// Completes the message `is not JSON: …`.
     pub(super) message: String,
-    /// What to do.
+    /// The remedy.
     pub(super) help: String,
 }
 
-/// What a file is that does not parse: its content says it better than a parser's error.
+/// Explains why a file does not parse. Its content often explains it better than the parser's
+/// error.
 pub(super) fn cause(path: &Path, error: &io::Error) -> NotJson {
-    let again = "fetch or export the tokenizer again";
+    let again = "download or export the tokenizer again";
     let mut bytes = Vec::new();
     let is_near = !elsewhere::is_far(path);
     let opened = is_near.then(|| source::open(path).ok()).flatten();
@@ -246,8 +251,8 @@ pub(super) fn cause(path: &Path, error: &io::Error) -> NotJson {
     }
 }
 
-/// Any JSON value, read whole and forgotten. `IgnoredAny` would skip strings unread, and with them
-/// bytes that are not UTF-8.
+/// Any JSON value, parsed and discarded. `IgnoredAny` would not detect invalid UTF-8, because it
+/// skips strings unread.
 struct AnyJson;
 
 impl<'de> Deserialize<'de> for AnyJson {

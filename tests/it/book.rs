@@ -25,10 +25,15 @@ fn updates() -> bool {
 
 /// Returns the README, the other pages of the repository's root, and every page of the book.
 fn pages() -> Vec<PathBuf> {
-    let mut pages: Vec<PathBuf> = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
-        .iter()
-        .map(|name| root().join(name))
-        .collect();
+    let mut pages: Vec<PathBuf> = [
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "SECURITY.md",
+    ]
+    .iter()
+    .map(|name| root().join(name))
+    .collect();
     let mut folders = vec![root().join("docs")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("a folder of the book") {
@@ -56,7 +61,11 @@ fn name(page: &Path) -> String {
 /// Runs a `pkgtool` command line and returns its output, standard output first.
 fn run(line: &str) -> String {
     let mut words = line.split_whitespace();
-    assert_eq!(words.next(), Some("pkgtool"), "only pkgtool runs here: {line}");
+    assert_eq!(
+        words.next(),
+        Some("pkgtool"),
+        "only pkgtool runs here: {line}"
+    );
     let output = Command::new(env!("CARGO_BIN_EXE_pkgtool"))
         .args(words)
         .current_dir(root())
@@ -122,7 +131,12 @@ fn check(page: &Path, actual: &str) {
     for (number, (written, actual)) in written.lines().zip(actual.lines()).enumerate() {
         assert_eq!(written, actual, "{} line {}", name(page), number + 1);
     }
-    assert_eq!(written.lines().count(), actual.lines().count(), "{}", name(page));
+    assert_eq!(
+        written.lines().count(),
+        actual.lines().count(),
+        "{}",
+        name(page)
+    );
 }
 
 #[test]
@@ -130,7 +144,8 @@ fn sessions_print_what_the_pages_show() {
     let mut sessions = 0;
     for page in pages() {
         let written = read(&page);
-        sessions += written.matches("```console\n").count() + written.matches("```console measured\n").count();
+        sessions += written.matches("```console\n").count()
+            + written.matches("```console measured\n").count();
         check(&page, &with_actual_output(&written, updates()));
     }
     assert!(sessions >= 20, "{sessions} sessions");
@@ -229,7 +244,10 @@ fn every_rule_has_a_page() {
     let (start, rest) = written.split_once(RULES_START).expect("a table of rules");
     let (_, end) = rest.split_once(RULES_END).expect("an end of the table");
     let table = run("pkgtool rules --format markdown");
-    check(&index, &format!("{start}{RULES_START}{table}{RULES_END}{end}"));
+    check(
+        &index,
+        &format!("{start}{RULES_START}{table}{RULES_END}{end}"),
+    );
 
     let all = run("pkgtool rules --format page");
     let mut expected = vec![index];
@@ -277,12 +295,20 @@ fn links_of_the_root_pages_lead_to_files() {
             continue;
         }
         let text = read(&page);
-        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+        for link in text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
             if link.contains("://") {
                 continue;
             }
             let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
-            let target = if file.is_empty() { page.clone() } else { root().join(file) };
+            let target = if file.is_empty() {
+                page.clone()
+            } else {
+                root().join(file)
+            };
             assert!(target.exists(), "{}: `{link}` does not exist", name(&page));
             if !anchor.is_empty() {
                 let target = read(&target);

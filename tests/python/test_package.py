@@ -70,7 +70,7 @@ class Validation(unittest.TestCase):
         self.assertEqual((finding.severity, finding.line, finding.column), ("error", 18, 38))
         self.assertEqual(finding.end, pkgtool.Position(18, 39, 508))
         self.assertEqual(finding.pointer, "/variants/0/methods/forward/outputs/0/shape/1")
-        self.assertEqual(finding.help, "the model says float32[2, 4]")
+        self.assertEqual(finding.help, "the model has float32[2, 4]")
         self.assertTrue(Path(finding.path).samefile(FIXTURES / "readme-json/lantern/xnnpack/config.json"))
         self.assertEqual(finding.raw["span"]["start"]["offset"], 507)
         lines = str(report).splitlines()

@@ -1,30 +1,30 @@
-//! Which model the files of a directory are, and which of them belong together.
+//! Derives the model and its components from the names of the model files in a directory.
 //!
-//! Files of one precision whose names differ only by a word are components of one variant. What tells chips or
-//! resolutions apart (`sm8650`, `256`) is no such word: those are variants.
+//! Files of one precision whose names differ only by a component word are components of one
+//! variant. Words for chips or resolutions (`sm8650`, `256`) distinguish variants, not components.
 
 use super::kept;
 use super::names::{behind, common_beginning, without_end};
 use crate::package::naming;
 use crate::package::size::{is_count, is_size_token};
 
-/// Words of which a component's name is composed with the next one: `text_encoder`, `vae_decoder`.
+/// Words that form a component name together with the next word: `text_encoder`, `vae_decoder`.
 const QUALIFIERS: [&str; 8] = [
     "text", "image", "vision", "audio", "vae", "prompt", "speech", "token",
 ];
-/// Names of files that say nothing of the model in them.
+/// File names that do not identify a model.
 const NO_NAMES: [&str; 8] = [
     "", "model", "program", "network", "forward", "main", "output", "graph",
 ];
 
-/// What is known before names are looked at.
+/// Facts that are known before the file names are analysed.
 #[derive(Debug, Default)]
 pub(super) struct Known<'a> {
-    /// The model, as the author gave it.
+    /// The model, if the author gave it.
     pub(super) model: Option<&'a str>,
-    /// The size, as the author gave it.
+    /// The size, if the author gave it.
     pub(super) size: Option<&'a str>,
-    /// The size that a config has which is replaced.
+    /// The size in the config that is being replaced.
     pub(super) kept_size: Option<&'a str>,
     /// The directory above the backend's, as a token.
     pub(super) above: Option<&'a str>,
@@ -32,27 +32,27 @@ pub(super) struct Known<'a> {
     pub(super) higher: Option<&'a str>,
 }
 
-/// A token and where it comes from.
+/// A token with its evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) token: String,
     pub(super) evidence: String,
 }
 
-/// What the names of the files in a directory say together.
+/// The model, size and components that the file names of a directory imply.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Arrangement {
     pub(super) model: Option<Told>,
     pub(super) size: Option<Told>,
-    /// Whether the directory above is the size's and not the repository's.
+    /// True if the parent directory is named after the size rather than the model.
     pub(super) in_size_directory: bool,
-    /// The component that each file is, in their order; none where files are variants by themselves.
+    /// The component of each file, in order; `None` if each file is a variant of its own.
     pub(super) components: Option<Vec<String>>,
-    /// Why the model is not known.
+    /// The reason why the model is unknown.
     pub(super) doubt: Option<String>,
 }
 
-/// Reads the heads of names, one for each file.
+/// Analyses the heads of the file names, one for each file.
 pub(super) fn arrange(heads: &[&str], known: &Known<'_>) -> Arrangement {
     let mut distinct = heads.to_vec();
     distinct.sort_unstable();
@@ -61,7 +61,7 @@ pub(super) fn arrange(heads: &[&str], known: &Known<'_>) -> Arrangement {
     if let Some(model) = known.model
         && distinct.iter().all(|head| behind(head, model).is_some())
     {
-        // The author's token ends where the components begin, or the size between the two.
+        // The author's token ends where the components begin, possibly before the size.
         let shorter = behind(&beginning, model).unwrap_or_default();
         let size = known.size.or(known.kept_size).or(known.above);
         let size = size.unwrap_or_default();
@@ -102,7 +102,7 @@ pub(super) fn arrange(heads: &[&str], known: &Known<'_>) -> Arrangement {
 }
 
 impl Arrangement {
-    /// Model and size, from what all names begin with.
+    /// Determines model and size from the common beginning of all names.
     fn tell(&mut self, beginning: &str, known: &Known<'_>, no_beginning: bool) {
         let mut model = beginning;
         let given = known.size.map(|size| (size, "given with `--size`"));
@@ -112,7 +112,8 @@ impl Arrangement {
             self.size = Some(told(size, evidence));
             self.in_size_directory = known.above == Some(size);
         } else if let Some(above) = known.above.filter(|above| is_size_token(above)) {
-            // A word may be the model's own name: names have to say it behind another one.
+            // A size word may be the model's own name, so it counts only if the names have it after
+            // another word.
             if let Some(before) = without_end(beginning, above) {
                 model = before;
             }
@@ -123,7 +124,7 @@ impl Arrangement {
         } else if let Some(before) = known.above.filter(|it| behind(beginning, it).is_some()) {
             let rest = behind(beginning, before).unwrap_or_default();
             if is_count(rest) {
-                let evidence = format!("names have it behind the directory's `{before}`");
+                let evidence = format!("names have it after the directory's `{before}`");
                 self.size = Some(told(rest, evidence));
                 model = before;
             }
@@ -140,16 +141,16 @@ impl Arrangement {
             }
             (_, Some(directory)) if !directory.is_empty() => Some(told(
                 directory,
-                "the directory; the files' names do not say it",
+                "the directory; the file names do not contain it",
             )),
             _ => None,
         };
     }
 }
 
-/// Where a component stands among the others.
+/// Returns a sort key for a component.
 pub(super) fn rank(component: &str) -> (usize, &str) {
-    // `text_encoder` runs before `encoder`: the first word that is known decides.
+    // `text_encoder` runs before `encoder`: the first known word decides.
     let place = |word: &str| naming::PARTS.iter().position(|part| *part == word);
     (
         component
@@ -167,7 +168,8 @@ fn told(token: &str, evidence: impl Into<String>) -> Told {
     }
 }
 
-/// Whether what follows the model in a name is a component's: some word of it is no number, size or chip.
+/// Returns whether the part after the model is a component: it has a word other than a number, size
+/// or chip.
 fn is_component(rest: &str) -> bool {
     rest.split('_').any(|word| !is_free(word))
 }
@@ -176,7 +178,7 @@ fn is_part(rest: &str) -> bool {
     rest.split('_').any(|word| naming::PARTS.contains(&word))
 }
 
-/// Whether a word tells files of one kind apart: a resolution, a chip, a version, a size.
+/// Returns whether a word distinguishes variants: a resolution, a chip, a version or a size.
 fn is_free(word: &str) -> bool {
     let digits =
         |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'x');

@@ -1,7 +1,7 @@
-//! What lies beside or above the model files and belongs to them: tokenizers, data of pipelines, configs of other
+//! Finds files that belong to the models: tokenizers, pipeline data, and configs for other
 //! backends.
 //!
-//! Invariant: of these files only names are looked at; configs are read in bounds.
+//! Invariant: only names are inspected, except for configs, which are read within limits.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::package::reference::normalize;
 use crate::package::{Backend, Config, Loaded, Roots, config};
 use crate::source::{self, lfs};
 
-/// Names of tokenizer files, the best first.
+/// Names of tokenizer files, in order of preference.
 const TOKENIZERS: [&str; 4] = [
     "tokenizer.json",
     "tokenizer.model",
@@ -18,12 +18,12 @@ const TOKENIZERS: [&str; 4] = [
 ];
 /// The name of a tokenizer's configuration.
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
-/// Folders of a pipeline's parts that are no models, and the file in each.
+/// Folders of pipeline components that are not models, with the file in each.
 const PART_FOLDERS: [(&str, &str); 2] = [
     ("scheduler", "scheduler_config.json"),
     ("tokenizer", "tokenizer.json"),
 ];
-/// What data of a pipeline is called.
+/// Names of pipeline data.
 const DATA_NAMES: [&str; 12] = [
     "alphabet",
     "charset",
@@ -38,28 +38,29 @@ const DATA_NAMES: [&str; 12] = [
     "voice",
     "labels",
 ];
-/// How such data is stored.
+/// Extensions of pipeline data.
 const DATA_EXTENSIONS: [&str; 5] = ["json", "txt", "bin", "npy", "npz"];
 
-/// Why a file is named that was looked for.
+/// Evidence for a file that was found by its conventional name.
 const BY_NAME: &str = "the file of that name";
 
-/// A file that a config refers to.
+/// A file that the config references.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Beside {
-    /// The reference from the config's directory, with `/`.
+    /// The reference relative to the config's directory, with `/`.
     pub(super) reference: String,
-    /// Where it is.
+    /// The path of the file.
     pub(super) path: PathBuf,
-    /// What says that it is meant.
+    /// The evidence for the reference.
     pub(super) evidence: &'static str,
 }
 
-/// Directories in which a config's files may lie, the nearest first; each with what leads there.
+/// The directories that may contain a config's files, nearest first, each with its prefix in
+/// references.
 #[derive(Debug)]
 pub(super) struct Places<'a>(Vec<(String, &'a Path)>);
 
-/// What another config says of the model as a whole.
+/// Another config of the same model.
 #[derive(Debug, Clone)]
 pub(super) struct Sibling {
     pub(super) shown: String,
@@ -72,7 +73,7 @@ impl<'a> Places<'a> {
         Self(places.enumerate().map(leads).collect())
     }
 
-    /// The tokenizer; a folder of that name counts where it is no component.
+    /// Returns the tokenizer. A folder named `tokenizer` is searched if it is not a component.
     pub(super) fn tokenizer(&self, with_folder: bool) -> Option<Beside> {
         let plain = self.first(&TOKENIZERS.map(str::to_owned));
         let folder = || {
@@ -82,7 +83,7 @@ impl<'a> Places<'a> {
         plain.or_else(|| with_folder.then(folder)?)
     }
 
-    /// Components of a pipeline that are no models, by name.
+    /// Returns the pipeline components that are not models, by name.
     pub(super) fn data(&self) -> Vec<(String, Beside)> {
         let folders = PART_FOLDERS.iter().filter_map(|(part, file)| {
             let found = self.first(&[format!("{part}/{file}")])?;
@@ -113,7 +114,7 @@ impl<'a> Places<'a> {
 }
 
 impl Beside {
-    /// A tokenizer's configuration, in the tokenizer's directory.
+    /// Returns the tokenizer's configuration in the tokenizer's directory.
     pub(super) fn tokenizer_config(&self) -> Option<Self> {
         let (folder, _) = self.reference.rsplit_once('/').unwrap_or_default();
         let reference = match folder {
@@ -128,7 +129,7 @@ impl Beside {
         })
     }
 
-    /// Its bytes; a Git LFS pointer's are the real file's.
+    /// Returns the size in bytes; for a Git LFS pointer, the size of the file that it replaces.
     pub(super) fn size(&self) -> Option<u64> {
         let size = source::metadata(&self.path).ok()?.len();
         if size > lfs::MAX_POINTER_SIZE {
@@ -139,7 +140,7 @@ impl Beside {
     }
 }
 
-/// Configs of this model for other backends, beside the backend's directory.
+/// Returns the configs of this model for other backends, in sibling directories.
 pub(super) fn siblings(directory: &Path, model: &str, roots: &Roots) -> Vec<Sibling> {
     let Some(above) = directory.parent() else {
         return Vec::new();
@@ -157,7 +158,7 @@ pub(super) fn siblings(directory: &Path, model: &str, roots: &Roots) -> Vec<Sibl
 }
 
 impl Sibling {
-    /// What a file says, if it is a config.
+    /// Returns the config in a file, if it is one.
     pub(super) fn read(loaded: &Loaded, shown: String) -> Option<Self> {
         let document = loaded.document.as_ref().ok()?;
         let config = Config::from_document(document);

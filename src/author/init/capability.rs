@@ -1,13 +1,13 @@
-//! What a model can do, proposed from its signature, its components and its name.
+//! Proposes the capabilities of a model from its signature, its components and its name.
 //!
-//! A signature seldom proves a purpose: what it only suggests is a guess, and told as one.
+//! A signature seldom proves a purpose, so most proposals are marked as guesses.
 
 use std::collections::BTreeSet;
 
 use crate::model::{Dim, ElementType, Method, ModelInfo, TensorInfo};
 use crate::package::{DType, naming};
 
-/// The format's words for what models do, in its order.
+/// The capabilities of the format, in its order.
 pub const CAPABILITIES: [&str; 15] = [
     "text-generation",
     "vision",
@@ -26,21 +26,21 @@ pub const CAPABILITIES: [&str; 15] = [
     "text-recognition",
 ];
 
-/// What is proposed.
+/// Proposed capabilities.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Proposal {
-    /// Words of the format.
+    /// The capabilities.
     pub(super) capabilities: Vec<&'static str>,
-    /// What speaks for them.
+    /// The evidence for them.
     pub(super) evidence: String,
-    /// Whether something else may be meant.
+    /// True if they are only likely.
     pub(super) guess: bool,
 }
 
-/// A model of a variant and the component that it is.
+/// A model of a variant and its component name.
 pub(super) type Part<'a> = (Option<&'a str>, &'a ModelInfo);
 
-/// Words in names, and what models of such names do.
+/// Words in model names, with the capabilities that they suggest.
 const NAMES: [(&[&str], &[&str]); 13] = [
     (&["vad"], &["voice-activity-detection"]),
     (&["tts"], &["text-to-speech"]),
@@ -87,7 +87,7 @@ const OF_LANGUAGE_MODELS: [&str; 6] = [
     "get_n_layers",
 ];
 
-/// What a tensor may be, by its dtype and shape.
+/// The likely meaning of a tensor, by its dtype and shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// Integers of rank 2: rows of token ids.
@@ -96,7 +96,7 @@ enum Form {
     Positions,
     /// Numbers of rank 4 with 1, 3 or 4 channels.
     Image,
-    /// Floats of rank 4 otherwise.
+    /// Other floats of rank 4.
     Maps,
     /// Floats of rank 3: frames, states.
     Frames,
@@ -105,7 +105,7 @@ enum Form {
     Other,
 }
 
-/// The proposal for the models of one variant; `model` is the model token.
+/// Proposes capabilities for the models of one variant; `model` is the model token.
 pub(super) fn propose(parts: &[Part<'_>], model: &str) -> Option<Proposal> {
     of_components(parts)
         .or_else(|| of_language(parts))
@@ -161,7 +161,7 @@ fn of_language(parts: &[Part<'_>]) -> Option<Proposal> {
         let embeds = named(&method.outputs, "hidden_state")
             .or_else(|| named(&method.outputs, "embed"))
             .or_else(|| named(&method.outputs, "pool"));
-        // A decoder of speech has ids as well, and states of an encoder beside them.
+        // A speech decoder also takes ids, but together with the states of an encoder.
         let only_ids = inputs.first() == Some(&Form::Ids)
             && inputs
                 .iter()
@@ -174,33 +174,33 @@ fn of_language(parts: &[Part<'_>]) -> Option<Proposal> {
         if let Some(name) = told.filter(|_| outputs.first() != Some(&Form::Other)) {
             return Some(proposal(
                 text,
-                format!("token ids go in, and the file has `{name}`"),
+                format!("it takes token ids, and the file has `{name}`"),
                 false,
             ));
         }
         if let Some(past) = past {
             return Some(proposal(
                 text,
-                format!("it keeps what it read (`{past}`)"),
+                format!("it keeps a cache (`{past}`)"),
                 false,
             ));
         }
         if logits.is_some() && outputs.first() == Some(&Form::Frames) {
             return Some(proposal(
                 text,
-                "token ids go in, `logits` for each come out".to_owned(),
+                "it takes token ids and returns `logits` for each".to_owned(),
                 false,
             ));
         }
         if inputs.contains(&Form::Positions) && inputs.len() == 2 {
             return Some(proposal(
                 text,
-                "token ids and their positions go in".to_owned(),
+                "it takes token ids and their positions".to_owned(),
                 false,
             ));
         }
         let embeds = embeds?;
-        let evidence = format!("token ids go in, `{embeds}` comes out");
+        let evidence = format!("it takes token ids and returns `{embeds}`");
         Some(proposal(&["text-embedding"], evidence, false))
     })
 }
@@ -216,7 +216,7 @@ fn of_speech(parts: &[Part<'_>]) -> Option<Proposal> {
     let hears = forms(&encoder.1.inputs).first() == Some(&Form::Frames);
     let writes = forms(&decoder.1.inputs).contains(&Form::Ids);
     let evidence = format!(
-        "frames go into `{}`, token ids into `{}`",
+        "`{}` takes frames, `{}` takes token ids",
         encoder.0, decoder.0
     );
     (hears && writes).then(|| proposal(&["speech-to-text"], evidence, false))
@@ -227,7 +227,7 @@ fn of_name(model: &str) -> Option<Proposal> {
         let word = words.iter().find(|word| naming::has_token(model, word))?;
         Some(proposal(
             capabilities,
-            format!("the model's name has `{word}`"),
+            format!("the model's name contains `{word}`"),
             false,
         ))
     })
@@ -262,7 +262,7 @@ fn proposal(capabilities: &[&'static str], evidence: String, guess: bool) -> Pro
     }
 }
 
-/// The method that a caller calls first.
+/// Returns the method that callers use first.
 fn main(info: &ModelInfo) -> Option<&Method> {
     let mut methods = info.methods.iter().filter(|method| !method.constant);
     info.method("forward")
@@ -298,7 +298,7 @@ fn form(tensor: &TensorInfo) -> Form {
     }
 }
 
-/// The channels of a picture: before its sizes or behind them.
+/// Returns the number of channels of an image, stored before or after its sizes.
 fn channels(dims: &[Dim]) -> Option<u64> {
     let fixed = |dim: &Dim| match dim {
         Dim::Fixed(size) if [1, 3, 4].contains(size) => Some(*size),

@@ -1,4 +1,5 @@
-//! A config's text from a sketch, each field with its evidence, held against the rules.
+//! Writes the text of a config from a [`Sketch`], with the evidence for each field, and validates
+//! it.
 
 use std::path::Path;
 
@@ -19,7 +20,7 @@ use crate::policy::Policy;
 use crate::source::pretty::Layout;
 use crate::validate::{self, Recheck};
 
-/// A config on its way.
+/// Builds a config and records evidence, missing fields and remarks.
 struct Writer<'a> {
     sketch: &'a Sketch,
     options: &'a Options,
@@ -29,13 +30,13 @@ struct Writer<'a> {
     remarks: Vec<String>,
 }
 
-/// Files of one precision that belong together.
+/// Files of one precision that form one variant.
 struct Group<'a> {
     precision: &'a Said<String>,
     files: Vec<usize>,
 }
 
-/// Writes the config of a sketch, as far as all is known, and validates it.
+/// Composes the config of a sketch; if nothing is missing, produces its text and validates it.
 pub(super) fn compose(sketch: &Sketch, options: &Options, policy: &Policy, roots: &Roots) -> Draft {
     let path = sketch.home.config();
     let settings = policy.settings_for(&path);
@@ -69,14 +70,15 @@ pub(super) fn compose(sketch: &Sketch, options: &Options, policy: &Policy, roots
                 draft.report.diagnostics = diagnostics;
                 draft.report.sort();
             }
-            Err(error) => draft.remarks.push(format!("it was not validated: {error}")),
+            Err(error) => draft.remarks.push(format!("not validated: {error}")),
         }
         draft.text = Some(text);
     }
     draft
 }
 
-/// The format's identifier: that of the config that is replaced, else what the configs beside it or the project say.
+/// Returns the `$schema` identifier: that of the replaced config, else that of the configs beside
+/// it or the project's.
 fn schema_of(home: &Home, setting: Option<&str>) -> SchemaId {
     let own = match &home.there {
         There::Something(loaded) => loaded.document.as_ref().ok(),
@@ -86,7 +88,7 @@ fn schema_of(home: &Home, setting: Option<&str>) -> SchemaId {
     match own.filter(|id| validate::is_uri(id)) {
         Some(id) => SchemaId {
             id: id.to_owned(),
-            evidence: "`$schema` of the config that is replaced",
+            evidence: "`$schema` of the replaced config",
             is_mixed: false,
         },
         None => SchemaId::of(
@@ -97,7 +99,8 @@ fn schema_of(home: &Home, setting: Option<&str>) -> SchemaId {
     }
 }
 
-/// What validation finds in a text, as the project asks; without what is said of several configs together.
+/// Validates a text under the project's settings. Findings that compare several configs are not
+/// included.
 fn findings(
     path: &Path,
     text: &str,
@@ -132,7 +135,7 @@ impl Writer<'_> {
             self.put(&mut root, "model", json!(told.token), &told.evidence);
         } else {
             let doubt = sketch.arrangement.doubt.clone();
-            let why = doubt.unwrap_or_else(|| "neither names nor directories say it".to_owned());
+            let why = doubt.unwrap_or_else(|| "neither file names nor directories contain it".to_owned());
             self.lacks(Need::Model, why, None);
         }
         self.put_said(&mut root, "family", Need::Family, sketch.family.as_ref());
@@ -202,7 +205,7 @@ impl Writer<'_> {
         group.files.iter().any(|other| name(*other) == name(index))
     }
 
-    /// The precision of a file, unless it has to be asked for.
+    /// Returns the precision of a file, unless the author must give it.
     fn accepted<'s>(
         &mut self,
         index: usize,
@@ -214,7 +217,7 @@ impl Writer<'_> {
                 let file = &self.sketch.files[index].name;
                 let why = match other {
                     Some(said) => format!("only likely: {}", said.evidence),
-                    None => "neither the file's name nor what it holds says it".to_owned(),
+                    None => "neither the file's name nor its content shows it".to_owned(),
                 };
                 let proposal = other.map(|said| said.value.clone());
                 self.lacks(Need::Precision(file.clone()), why, proposal);
@@ -254,7 +257,7 @@ impl Writer<'_> {
                 );
             }
             None => self.remarks.push(format!(
-                "`size_bytes` of the variant {} is left out: a file's size cannot be had",
+                "`size_bytes` of the variant {} is left out: the size of a file is unknown",
                 said.value
             )),
         }
@@ -305,7 +308,7 @@ impl Writer<'_> {
             let lacking: Vec<String> = lacking.map(|name| format!("`{name}`")).collect();
             let precision = &group.precision.value;
             self.remarks.push(format!(
-                "the variant {precision} has no {}; other precisions have",
+                "the variant {precision} has no {}, but other precisions have",
                 lacking.join(", ")
             ));
         }
@@ -335,7 +338,7 @@ impl Writer<'_> {
         (size, methods)
     }
 
-    /// The methods of a file; none where they cannot be told, with a remark.
+    /// Returns the methods of a file; empty with a remark if they cannot be determined.
     fn methods(
         &mut self,
         pointer: String,
@@ -358,7 +361,7 @@ impl Writer<'_> {
                     let names: Vec<&String> = methods.keys().collect();
                     let header = format!("the header of {} ({})", file.name, file.format());
                     let evidence = match kept.words() {
-                        Some(kept) => format!("{header}; {kept} from the config that is replaced"),
+                        Some(kept) => format!("{header}; {kept} from the replaced config"),
                         None => header,
                     };
                     self.tell(pointer, json!(names), &evidence, false);
@@ -393,9 +396,9 @@ impl Writer<'_> {
                 Need::License => {
                     "no LICENSE and no model card with `license:` in its front matter was found"
                 }
-                Need::Capabilities => "the signatures do not tell",
-                Need::Backend => "neither directory, names nor delegates say one",
-                _ => "nothing says it",
+                Need::Capabilities => "the signatures do not show them",
+                Need::Backend => "neither the directory nor names nor delegates indicate one",
+                _ => "no evidence found",
             };
             self.lacks(need, why.to_owned(), None);
             return;
@@ -431,7 +434,7 @@ impl Writer<'_> {
     }
 }
 
-/// Which shapes the file itself leaves open: of a bounded tensor it may not say which dimension varies.
+/// Describes the tensors whose dynamic dimension the file does not record.
 fn doubt(info: &ModelInfo, file: &str) -> Option<String> {
     const MOST: usize = 4;
     let methods = info.methods.iter().filter(|method| !method.constant);
@@ -463,11 +466,11 @@ fn doubt(info: &ModelInfo, file: &str) -> Option<String> {
         more => format!(" and {more} more"),
     };
     (!open.is_empty()).then(|| {
-        format!("`{file}` does not say which dimensions vary in {shown}{more}: -1 stands at the likeliest, look at it")
+        format!("`{file}` does not record which dimensions are dynamic in {shown}{more}: -1 is written at the likeliest one, check it")
     })
 }
 
-/// A value in words: texts plain, lists with commas.
+/// Formats a value as plain text; lists are joined by commas.
 fn words(value: &Json) -> String {
     match value {
         Json::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! A model file of a directory: its size and what its header says.
+//! A model file in a directory: its size and its header.
 
 use std::fs;
 use std::path::Path;
@@ -10,14 +10,14 @@ use crate::model::{self, ModelInfo, OpenError};
 pub(super) struct ModelFile {
     /// Its name in the directory.
     pub(super) name: String,
-    /// Its bytes, those of all files in it for a folder; a Git LFS pointer's are the real file's.
+    /// Size in bytes: the total for a directory, the real file's size for a Git LFS pointer.
     pub(super) size: Option<u64>,
-    /// What its header says, or why it says nothing, in words that go behind the name.
+    /// The header, or the reason why it is unavailable, as a phrase that follows the name.
     pub(super) info: Result<ModelInfo, String>,
 }
 
 impl ModelFile {
-    /// Looks at a file of the directory.
+    /// Opens a file of the directory.
     pub(super) fn open(directory: &Path, name: &str) -> Self {
         let path = directory.join(name);
         let (size, info) = match model::open(&path) {
@@ -38,12 +38,12 @@ impl ModelFile {
         }
     }
 
-    /// The model's description, if it was read.
+    /// Returns the header, if it was read.
     pub(super) fn model(&self) -> Option<&ModelInfo> {
         self.info.as_ref().ok()
     }
 
-    /// Format and version: `executorch ET12`.
+    /// Returns format and version, such as `executorch ET12`.
     pub(super) fn format(&self) -> String {
         self.model().map_or(String::new(), |info| {
             format!("{} {}", info.format, info.format_version)

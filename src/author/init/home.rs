@@ -1,4 +1,5 @@
-//! Directories that get a config: those with model files, named after a backend or named by the caller.
+//! Finds the directories that get a config: those with model files that are named after a backend
+//! or given by the caller.
 
 use std::path::{Path, PathBuf};
 
@@ -7,38 +8,38 @@ use crate::package::roots::depth_below;
 use crate::package::{Backend, LoadFault, Loaded, Roots, Skipped, config, foreign, model_file};
 use crate::policy::Policy;
 
-/// Most model files of one directory.
+/// Maximum number of model files in one directory.
 const MAX_FILES: usize = 1000;
 
 /// A directory that gets a config.
 #[derive(Debug)]
 pub(super) struct Home {
-    /// As the caller's path leads there.
+    /// The path, starting like the caller's path.
     pub(super) directory: PathBuf,
-    /// From the file system's root.
+    /// The absolute path.
     pub(super) absolute: PathBuf,
-    /// What its references may not leave.
+    /// The package root, which references may not leave.
     pub(super) root: PathBuf,
-    /// The backend that it is named after.
+    /// The backend after which the directory is named.
     pub(super) named: Option<Backend>,
-    /// Names of its model files, sorted.
+    /// Names of the model files, sorted.
     pub(super) files: Vec<String>,
-    /// What stands at the config's path.
+    /// The existing file at the config's path.
     pub(super) there: There,
 }
 
-/// What stands where the config will.
+/// The existing file at the config's path.
 #[derive(Debug)]
 pub(super) enum There {
-    /// Nothing.
+    /// No file.
     Nothing,
-    /// A file without content.
+    /// An empty file.
     Empty,
-    /// A config, or something else of its name.
+    /// A config, or another file with that name.
     Something(Box<Loaded>),
 }
 
-/// A directory that gets none, and why.
+/// A directory that gets no config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PassedOver {
     /// The directory or the config in it.
@@ -47,7 +48,7 @@ pub struct PassedOver {
     pub reason: String,
 }
 
-/// What the caller asked for.
+/// The caller's request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wish<'a> {
     pub(super) directory: &'a Path,
@@ -56,7 +57,8 @@ pub(super) struct Wish<'a> {
 }
 
 impl Home {
-    /// The directories from its own up to the package's, in which files that belong to it are looked for.
+    /// Returns the directories that may contain files of the package: from its own up to the
+    /// package's.
     pub(super) fn places(&self, in_size_directory: bool) -> impl Iterator<Item = &Path> {
         let levels = match (self.named, in_size_directory) {
             (None, _) => 0,
@@ -67,32 +69,32 @@ impl Home {
         self.absolute.ancestors().take(levels + 1)
     }
 
-    /// The name of the directory so many levels above, as a token. A directory that is not a backend's is its own
-    /// first level.
+    /// Returns the name of the directory `level` levels above, as a token. A directory that is not
+    /// named after a backend is its own first level.
     pub(super) fn above(&self, level: usize) -> Option<String> {
         let level = level - usize::from(self.named.is_none());
         let name = self.absolute.ancestors().nth(level)?.file_name()?;
         Some(names::token(name.to_str()?))
     }
 
-    /// The path of its config.
+    /// Returns the path of its config.
     pub(super) fn config(&self) -> PathBuf {
         self.directory.join(config::FILE_NAME)
     }
 }
 
-/// What a directory has.
+/// The result of a search.
 #[derive(Debug)]
 pub(super) struct Search {
     /// The directories that get a config.
     pub(super) homes: Vec<Home>,
-    /// Those with model files that don't.
+    /// Directories with model files that get no config.
     pub(super) passed_over: Vec<PassedOver>,
-    /// What was not looked into.
+    /// Files and directories that were not searched.
     pub(super) skipped: Vec<Skipped>,
 }
 
-/// Looks for the directories that get a config.
+/// Searches for the directories that get a config.
 pub(super) fn find(wish: &Wish<'_>, policy: &Policy, roots: &Roots) -> Search {
     let discovery = policy.discover(&[wish.directory.to_owned()]);
     let top = stripped(wish.directory);
@@ -131,16 +133,16 @@ pub(super) fn find(wish: &Wish<'_>, policy: &Policy, roots: &Roots) -> Search {
         let backend = named(&absolute);
         let reason = if backend.is_none() && (has_backends || directory != top) {
             Some(format!(
-                "its model files lie in no directory named after a backend: move them into one (`{}/`, …), \
+                "its model files are not in a directory named after a backend: move them into one (`{}/`, …), \
                  or name the directory: `pkgtool init {}`",
                 Backend::Xnnpack,
                 directory.display()
             ))
         } else if backend.is_some() && wish.backend.is_some_and(|wish| Some(wish) != backend) {
-            Some("another backend was asked for".to_owned())
+            Some("another backend was requested".to_owned())
         } else if files.len() > MAX_FILES {
             Some(format!(
-                "it has {} model files, at most {MAX_FILES} are read",
+                "it has {} model files, the limit is {MAX_FILES}",
                 files.len()
             ))
         } else {
@@ -185,7 +187,7 @@ impl There {
         }
     }
 
-    /// Why no config is written over what is there.
+    /// Returns the reason for not overwriting the existing file.
     fn keeps(&self, home: &Home, force: bool) -> Option<PassedOver> {
         let Self::Something(loaded) = self else {
             return misnamed(&home.directory).filter(|_| !force);
@@ -194,9 +196,9 @@ impl There {
             return None;
         }
         let reason = match foreign::owner(loaded) {
-            Some(owner) => format!("a config of {owner} is there; --force writes over it"),
+            Some(owner) => format!("a config of {owner} already exists; --force overwrites it"),
             None => format!(
-                "a config is there already: `pkgtool fix {}` brings it up to date, --force writes it anew",
+                "a config already exists: `pkgtool fix {}` updates it, --force replaces it",
                 home.directory.join(config::FILE_NAME).display()
             ),
         };
@@ -205,7 +207,8 @@ impl There {
     }
 }
 
-/// A `Config.json`: most likely the config, and the same file on some systems.
+/// Detects a `Config.json`: probably the config, and on some systems the same file as
+/// `config.json`.
 fn misnamed(directory: &Path) -> Option<PassedOver> {
     let listed = if directory.as_os_str().is_empty() {
         Path::new(".")
@@ -220,7 +223,7 @@ fn misnamed(directory: &Path) -> Option<PassedOver> {
     Some(PassedOver {
         path: directory.join(name),
         reason: format!(
-            "it is most likely the config, under a name that nobody looks for: rename it to {}, or write a new \
+            "it is most likely the config under a wrong name: rename it to {}, or write a new \
              one with --force",
             config::FILE_NAME
         ),
@@ -236,7 +239,7 @@ fn is_inside_bundle(directory: &Path, top: &Path) -> bool {
     above.any(|path| path.to_str().is_some_and(model_file::is_bundle))
 }
 
-/// The caller's directory as the walk's paths begin.
+/// Returns the caller's directory spelled as in the paths of the walk.
 fn stripped(directory: &Path) -> PathBuf {
     directory.strip_prefix(".").unwrap_or(directory).to_owned()
 }

@@ -1,8 +1,8 @@
-//! What only an author knows of a config that is replaced: the size, tokenizers under names of their own, names of
-//! tensors, which dimensions vary.
+//! Preserves author-supplied facts of a config that is being replaced: size, custom tokenizer
+//! names, tensor names, and dynamic dimensions.
 //!
-//! Of a file's tensors something is kept where the same file has a method of that name with as many tensors on that
-//! side; what the file's header proves goes first. Whether names still fit is validation's to say.
+//! Tensor facts are preserved if the same file has a method of that name with the same number of
+//! tensors. The file's header takes precedence. Validation checks whether names still fit.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -16,10 +16,10 @@ use crate::package::reference::resolve;
 use crate::package::roots::depth_below;
 use crate::package::{Config, TensorSpec};
 
-/// Why a field has its value.
-pub(super) const EVIDENCE: &str = "kept from the config that was there";
+/// Evidence for a preserved value.
+pub(super) const EVIDENCE: &str = "kept from the replaced config";
 
-/// What was kept of a file's tensors.
+/// The facts that were preserved for a file's tensors.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Kept {
     names: bool,
@@ -27,17 +27,17 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Whether the author has said which dimensions vary.
+    /// Returns whether the replaced config declared the dynamic dimensions.
     pub(super) fn has_dims(self) -> bool {
         self.dims
     }
 
-    /// `names of tensors`; `None` if nothing was.
+    /// Names the preserved facts: `names of tensors`; `None` if there are none.
     pub(super) fn words(self) -> Option<&'static str> {
         match (self.names, self.dims) {
-            (true, true) => Some("names of tensors and dimensions that vary"),
+            (true, true) => Some("names of tensors and dynamic dimensions"),
             (true, false) => Some("names of tensors"),
-            (false, true) => Some("dimensions that vary"),
+            (false, true) => Some("dynamic dimensions"),
             (false, false) => None,
         }
     }
@@ -51,13 +51,13 @@ fn config(there: &There) -> Option<Config> {
     Some(Config::from_document(document))
 }
 
-/// The size.
+/// Returns the size in the replaced config.
 pub(super) fn size(there: &There) -> Option<String> {
     let size = config(there)?.size?;
     (!is_placeholder(&size) && !size.is_empty() && names::token(&size) == size).then_some(size)
 }
 
-/// The file that the field `key` names, if it is still there.
+/// Returns the file under the field `key`, if it still exists.
 pub(super) fn beside(home: &Home, key: &str) -> Option<Beside> {
     let config = config(&home.there)?;
     let pointer = format!("/{key}");
@@ -72,7 +72,8 @@ pub(super) fn beside(home: &Home, key: &str) -> Option<Beside> {
     })
 }
 
-/// Puts names and dimensions into the methods of a file, which is `component` of its variant.
+/// Copies names and dynamic dimensions into the methods of a file; `component` is its component in
+/// the variant.
 pub(super) fn tensors(
     there: &There,
     file: &ModelFile,
@@ -125,7 +126,8 @@ fn keep_all(tensors: &mut [Json], specs: &[TensorSpec], values: &[Value], kept: 
     }
 }
 
-/// Of a bounded tensor the header may not say which dimension varies: then it is as the author said, if that can be.
+/// Copies the author's shape of a bounded tensor if the header does not record which dimension is
+/// dynamic and the shape fits.
 fn keep_dims(tensor: &mut Json, spec: &TensorSpec, info: &TensorInfo) -> bool {
     let (Some(shape), Some(dims)) = (&spec.shape, &info.dims) else {
         return false;

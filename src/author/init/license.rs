@@ -1,6 +1,7 @@
-//! The licence, from a model card's front matter or a licence file.
+//! Detects the licence of a package from a model card's front matter or a licence file.
 //!
-//! Invariant: only beginnings of files are read. A text of which two licences could be meant names none.
+//! Invariant: only the beginnings of files are read. A text that could be either of two licences
+//! names none.
 
 use std::fs;
 use std::io::Read;
@@ -9,12 +10,13 @@ use std::path::Path;
 use crate::package::card::Card;
 use crate::source;
 
-/// Bytes of a file that are read: the GPL has 35,000.
+/// Maximum number of bytes read from a file; the GPL has 35,000.
 const MAX_READ: u64 = 64 * 1024;
-/// Most entries of a directory that are looked at.
+/// Maximum number of entries inspected per directory.
 const MAX_ENTRIES: usize = 1000;
 
-/// Phrases of licences, in lower case and with single spaces: all of the first, none of the second.
+/// Phrases of licences, in lower case with single spaces. A text must contain all of the first list
+/// and none of the second.
 const TEXTS: [(&str, &[&str], &[&str]); 17] = [
     (
         "apache-2.0",
@@ -98,7 +100,8 @@ const TEXTS: [(&str, &[&str], &[&str]); 17] = [
     ),
 ];
 
-/// How the texts of licences end, in the same form; the last that is met counts. What follows is no part of them.
+/// Phrases at the end of licences, in the same form; the last occurrence counts. Text after it is
+/// not part of the licence.
 const ENDS: [(&str, &[&str]); 6] = [
     (
         "apache-2.0",
@@ -116,9 +119,9 @@ const ENDS: [(&str, &[&str]); 6] = [
         &["unlicense.org>", "unlicense.org/>", "unlicense.org/"],
     ),
 ];
-/// Words behind a licence's text that are no terms: a mark of its end, a name.
+/// Maximum number of words after a licence that are not further terms: an end mark, a name.
 const MAX_WORDS_BEHIND: usize = 2;
-/// What further terms before or behind a licence's text are called.
+/// Phrases that introduce further terms before or after a licence.
 const FURTHER_TERMS: [&str; 8] = [
     "commons clause",
     "additional terms",
@@ -130,23 +133,23 @@ const FURTHER_TERMS: [&str; 8] = [
     "noncommercial",
 ];
 
-/// A licence and where it was found.
+/// A licence and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct License {
     pub(super) name: String,
     pub(super) evidence: String,
-    /// Whether there is more text than the licence's, which may be further terms.
+    /// True if there is additional text, which may contain further terms.
     pub(super) guess: bool,
 }
 
-/// The licence that a text is.
+/// The licence that was recognized in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Recognised {
     license: String,
     has_more: bool,
 }
 
-/// The licence that stands nearest among the directories, which are in order.
+/// Returns the licence from the first directory that has one.
 pub(super) fn find<'a>(mut places: impl Iterator<Item = &'a Path>) -> Option<License> {
     places.find_map(in_directory)
 }
@@ -175,7 +178,7 @@ fn in_directory(directory: &Path) -> Option<License> {
             .filter_map(|name| {
                 let found = of_text(&read(&directory.join(name))?)?;
                 let more = if found.has_more {
-                    "; it has more than that licence says, maybe further terms"
+                    "; it has more text than that licence, maybe further terms"
                 } else {
                     ""
                 };
@@ -208,7 +211,7 @@ fn read(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The licence that a text is, or names by SPDX's tag.
+/// Recognizes a licence by its text or by the SPDX tag.
 fn of_text(text: &str) -> Option<Recognised> {
     const TAG: &str = "SPDX-License-Identifier:";
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -237,7 +240,7 @@ fn of_text(text: &str) -> Option<Recognised> {
     }
 }
 
-/// Whether a text has more than that of a licence, which has `phrase` near its beginning.
+/// Returns whether a text has more than that of a licence, which has `phrase` near its beginning.
 fn has_more(plain: &str, license: &str, phrase: &str) -> bool {
     let before = plain.split_once(phrase).map_or("", |(before, _)| before);
     let ends = ENDS.iter().find(|(known, _)| *known == license);
@@ -256,7 +259,7 @@ fn has_terms(plain: &str) -> bool {
     FURTHER_TERMS.iter().any(|terms| plain.contains(terms))
 }
 
-/// `llama 3.2 community license agreement` and its kin.
+/// Recognizes `llama 3.2 community license agreement` and similar titles.
 fn of_llama(plain: &str) -> Option<String> {
     let (before, _) = plain.split_once(" community license agreement")?;
     let mut words = before.rsplit(' ');

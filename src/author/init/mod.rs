@@ -1,7 +1,8 @@
-//! Configs for directories of model files: what each field is, and what it was inferred from.
+//! `pkgtool init`: plans configs for directories of model files, and the evidence for each field.
 //!
-//! Invariant: a plan writes nothing. Every value comes with its evidence, every field that is required and not
-//! known is named; what is only likely is a guess, and taken only where the caller says so.
+//! Invariant: planning writes nothing. Every value has evidence, and every unknown required field
+//! is listed as missing. A value that is only likely is a guess, used only if the caller accepts
+//! guesses.
 
 mod arrange;
 mod beside;
@@ -31,22 +32,22 @@ use sketch::Sketch;
 pub use capability::CAPABILITIES;
 pub use home::PassedOver;
 
-/// What to write configs for, and what is known already.
+/// The directory to write configs for, and the facts already known.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// A backend's directory, or a tree with several.
+    /// A backend directory, or a tree with several.
     pub directory: PathBuf,
-    /// Whether configs that are there are written anew.
+    /// Replace existing configs.
     pub force: bool,
-    /// Whether guesses are taken.
+    /// Accept guesses.
     pub accept_guesses: bool,
-    /// A precision list that replaces all others.
+    /// A precision list that replaces all other lists.
     pub precisions: Option<PathBuf>,
-    /// What the author says.
+    /// The values given by the author.
     pub given: Given,
 }
 
-/// What an author says of a model.
+/// Values given by the author.
 #[derive(Debug, Clone, Default)]
 pub struct Given {
     /// The model token.
@@ -55,71 +56,71 @@ pub struct Given {
     pub family: Option<String>,
     /// The size token.
     pub size: Option<String>,
-    /// Capabilities; none if they are to be proposed.
+    /// Capabilities; empty to let `init` propose them.
     pub capabilities: Vec<String>,
     /// The licence.
     pub license: Option<String>,
-    /// The backend: only its directories, and that of a directory of another name.
+    /// The backend: selects its directories, and applies to a directory with another name.
     pub backend: Option<Backend>,
     /// Precision tokens by file name.
     pub precisions: BTreeMap<String, String>,
-    /// The precision of every file of which nothing else says it.
+    /// The precision of every file without other evidence.
     pub precision: Option<String>,
 }
 
-/// The configs to be written.
+/// The planned configs.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// One for each directory.
+    /// One draft for each directory.
     pub drafts: Vec<Draft>,
-    /// Directories with models that get none.
+    /// Directories with models that get no config.
     pub passed_over: Vec<PassedOver>,
 }
 
-/// A config to be written.
+/// A planned config.
 #[derive(Debug)]
 pub struct Draft {
-    /// Its path.
+    /// The path of the config.
     pub path: PathBuf,
     /// The path as reports show it.
     pub shown: String,
-    /// What it says and why, in the order of the text.
+    /// Its fields with their evidence, in the order of the text.
     pub fields: Vec<Field>,
-    /// What has to be said before it can be written.
+    /// Required fields that are unknown.
     pub missing: Vec<Missing>,
-    /// What else should be known.
+    /// Additional remarks.
     pub remarks: Vec<String>,
-    /// The text; `None` while something is missing.
+    /// The text; `None` while a field is missing.
     pub text: Option<String>,
-    /// What validation finds in the text.
+    /// The findings of validation.
     pub report: Report,
 }
 
-/// A value and what it was inferred from.
+/// A value and its evidence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
     /// JSON Pointer into the config.
     pub pointer: String,
-    /// The value; of methods only their names.
+    /// The value; for methods, only their names.
     pub value: Json,
-    /// What says so.
+    /// The evidence.
     pub evidence: String,
-    /// Whether it is only likely.
+    /// True if the value is only likely.
     pub guess: bool,
 }
 
-/// A field that is required and not known.
+/// A required field that is unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
-    /// Which.
+    /// The field.
     pub need: Need,
-    /// Why it is not known.
+    /// The reason why it is unknown.
     pub why: String,
-    /// What is likely.
+    /// A likely value.
     pub proposal: Option<String>,
 }
 
-/// Something that an author has to say.
+/// A value that the author has to give.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
     /// `model`.
@@ -136,42 +137,42 @@ pub enum Need {
     Precision(String),
 }
 
-/// Why nothing can be planned.
+/// The reason why planning failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The directory cannot be had.
+    /// The directory cannot be accessed.
     #[error("{path}: {error}", path = .path.display())]
     NoSuchDirectory {
         /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The I/O error.
         error: std::io::Error,
     },
-    /// A file is named.
-    #[error("{path}: not a directory; a config stands beside its model files: name their directory", path = .path.display())]
+    /// The path is a file.
+    #[error("{path}: not a directory; a config belongs beside its model files: give their directory", path = .path.display())]
     NotADirectory {
         /// The path.
         path: PathBuf,
     },
-    /// There is no model file.
+    /// No model files were found.
     #[error(
-        "no model files in {path}: looked for {extensions}; a package has them in a directory named after its \
+        "no model files in {path}: looked for {extensions}; a package keeps them in a directory named after its \
          backend{more}",
         path = .path.display(), extensions = model_file::extensions(), more = passed_over(.skipped)
     )]
     NoModels {
         /// The directory.
         path: PathBuf,
-        /// What was not looked at, or into.
+        /// Skipped files and directories.
         skipped: Vec<Skipped>,
     },
-    /// A precision list cannot be used.
+    /// A precision list is unusable.
     #[error("{path}: not a usable precision list; check it with `pkgtool validate {path}`", path = .path.display())]
     Precisions {
         /// The list.
         path: PathBuf,
     },
-    /// A precision is given that the list does not have.
+    /// A given precision is not in the precision list.
     #[error("`{token}` is not in the precision list; it has: {known}")]
     UnknownPrecision {
         /// The token.
@@ -179,7 +180,7 @@ pub enum Error {
         /// The list's tokens.
         known: String,
     },
-    /// A precision is given for a file that is not there.
+    /// A precision is given for a file that does not exist.
     #[error("a precision is given for `{name}`, but no model file has that name")]
     UnknownFile {
         /// The name.
@@ -188,7 +189,7 @@ pub enum Error {
 }
 
 impl Need {
-    /// The option of the command line that says it.
+    /// Returns the command-line option that supplies it.
     pub fn flag(&self) -> String {
         match self {
             Self::Model => "--model NAME".to_owned(),
@@ -200,7 +201,7 @@ impl Need {
         }
     }
 
-    /// The field's name.
+    /// Returns the field's name.
     pub fn field(&self) -> &'static str {
         match self {
             Self::Model => "model",
@@ -214,15 +215,15 @@ impl Need {
 }
 
 impl Draft {
-    /// Whether validation finds errors in it. Then it is not to be written.
+    /// Returns whether validation found errors. Such a draft must not be written.
     pub fn has_errors(&self) -> bool {
         let mut diagnostics = self.report.diagnostics.iter();
         diagnostics.any(|one| one.severity == Severity::Error)
     }
 }
 
-/// Plans the configs of all directories with model files below `options.directory`, as far as the project's settings
-/// do not leave them out.
+/// Plans the configs of all directories with model files below `options.directory`, except those
+/// that the project's settings exclude.
 pub fn plan(options: &Options, policy: &Policy) -> Result<Plan, Error> {
     let path = &options.directory;
     let metadata = path.metadata().map_err(|error| Error::NoSuchDirectory {
@@ -271,7 +272,7 @@ pub fn plan(options: &Options, policy: &Policy) -> Result<Plan, Error> {
     })
 }
 
-/// What was not looked at, in words, and why the first of it was not.
+/// Summarizes the skipped paths, with the reason for the first one.
 fn passed_over(skipped: &[Skipped]) -> String {
     let Some(first) = skipped.first() else {
         return String::new();
@@ -282,10 +283,10 @@ fn passed_over(skipped: &[Skipped]) -> String {
         n => format!("; so were {n} other paths"),
     };
     let path = first.path.display();
-    format!("; {path} was passed over ({}){others}", first.reason)
+    format!("; {path} was skipped ({}){others}", first.reason)
 }
 
-/// Whether what was said of precisions can be meant.
+/// Rejects given precisions with unknown tokens or for unknown files.
 fn check_given(sketches: &[Sketch], passed: &[PassedOver], options: &Options) -> Result<(), Error> {
     let given = &options.given;
     let tokens = given.precisions.values().chain(&given.precision);

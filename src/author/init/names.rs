@@ -1,14 +1,15 @@
-//! What names say: tokens of model files' names, and of directories.
+//! Parses the names of model files and directories into tokens.
 //!
-//! The naming convention is `<model>[_<size>][_<component>]_<backend>_<precision>`. Names are read from their end:
-//! model tokens and sizes may hold anything, backends and precisions are known words.
+//! The naming convention is `<model>[_<size>][_<component>]_<backend>_<precision>`. Names are
+//! parsed from the end, because model tokens and sizes are arbitrary, while backends and precisions
+//! are known words.
 
 use crate::package::{Backend, PrecisionList};
 
-/// A file's name in its parts.
+/// The parts of a file name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Parts {
-    /// What stands before backend and precision: model, size, component.
+    /// The part before backend and precision: model, size, component.
     pub(super) head: String,
     /// The backend.
     pub(super) backend: Option<Backend>,
@@ -16,7 +17,7 @@ pub(super) struct Parts {
     pub(super) precision: Option<String>,
 }
 
-/// Takes the name of a model file apart.
+/// Parses the name of a model file.
 pub(super) fn take_apart(file_name: &str, list: &PrecisionList) -> Parts {
     let stem = file_name
         .rsplit_once('.')
@@ -30,7 +31,8 @@ pub(super) fn take_apart(file_name: &str, list: &PrecisionList) -> Parts {
     let precisions = list
         .tokens()
         .filter_map(|token| Some((last_place(&name, token)?, token)));
-    // One behind the backend is meant before any other; then the longest, `qat_lora` rather than a part of it.
+    // A precision after the backend takes precedence; then the longest token, such as `qat_lora`
+    // rather than a part of it.
     let precision = precisions.max_by_key(|(at, token)| (*at > behind, token.len(), *at));
     let places = [backend.map(|(at, _)| at), precision.map(|(at, _)| at)];
     let end = places.into_iter().flatten().min().unwrap_or(name.len());
@@ -41,7 +43,7 @@ pub(super) fn take_apart(file_name: &str, list: &PrecisionList) -> Parts {
     }
 }
 
-/// A name as a token: lower case, `_` for everything but letters and digits.
+/// Converts a name to a token: lower case, `_` for everything but letters and digits.
 pub(super) fn token(name: &str) -> String {
     let mut token = String::with_capacity(name.len());
     for c in name.chars() {
@@ -55,13 +57,14 @@ pub(super) fn token(name: &str) -> String {
     token
 }
 
-/// `text` without `token` at its end; `None` if that is not there, or nothing would be left.
+/// Returns `text` without `token` at its end; `None` if `token` is missing or the rest would be
+/// empty.
 pub(super) fn without_end<'t>(text: &'t str, token: &str) -> Option<&'t str> {
     let rest = text.strip_suffix(token)?.strip_suffix('_')?;
     (!rest.is_empty()).then_some(rest)
 }
 
-/// What follows `token` at the beginning of `text`: empty if that is all.
+/// Returns the part of `text` after a leading `token`; empty if `text` equals `token`.
 pub(super) fn behind<'t>(text: &'t str, token: &str) -> Option<&'t str> {
     let rest = text.strip_prefix(token)?;
     if rest.is_empty() || token.is_empty() {
@@ -70,7 +73,7 @@ pub(super) fn behind<'t>(text: &'t str, token: &str) -> Option<&'t str> {
     rest.strip_prefix('_')
 }
 
-/// The tokens that all of `heads` begin with.
+/// Returns the tokens with which all of `heads` begin.
 pub(super) fn common_beginning(heads: &[&str]) -> String {
     let mut heads = heads.iter();
     let Some(first) = heads.next() else {

@@ -1,4 +1,4 @@
-//! The precision of a model file whose name does not say it, by what is stored in the file.
+//! Infers the precision of a model file from its stored weights, if its name does not contain it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,20 +10,20 @@ use crate::model::{ElementType, ModelInfo};
 use crate::package::{DType, PrecisionList};
 use crate::source::FileSource;
 
-/// A precision and what speaks for it.
+/// A precision and its evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stored {
     pub(super) token: &'static str,
     pub(super) evidence: String,
-    /// Whether something else may be meant.
+    /// True if it is only likely.
     pub(super) guess: bool,
 }
 
-/// The precision of the file, a token of the list; none that the weights contradict.
+/// Returns the precision of the file as a token of the list, unless the weights contradict it.
 pub(super) fn of_contents(path: &Path, info: &ModelInfo, list: &PrecisionList) -> Option<Stored> {
     let weights = Weights::of(path, info);
     let stored = if info.format == "executorch" {
-        // Payloads say more than counts: what is computed in, and how.
+        // Delegate payloads record the type of computation, which counts of weights do not.
         of_program(&info.weight_types).or_else(|| of_payloads(path, info))
     } else {
         of_weights(&weights, list)
@@ -40,7 +40,8 @@ pub(super) fn of_contents(path: &Path, info: &ModelInfo, list: &PrecisionList) -
     of_weights(&weights, list).filter(fits)
 }
 
-/// By the kind of most weights, as validation counts them; `None` where there may be others.
+/// Infers the precision from the most frequent kind of weights; `None` if some weights were not
+/// counted.
 fn of_weights(weights: &Weights, list: &PrecisionList) -> Option<Stored> {
     if !weights.whole {
         return None;
@@ -67,7 +68,8 @@ fn of_weights(weights: &Weights, list: &PrecisionList) -> Option<Stored> {
     })
 }
 
-/// By the type of most constants of a program. Sizes and places are integers, too, and say nothing.
+/// Infers the precision from the most frequent type of a program's constants. Integers may be sizes
+/// or positions, so they are ignored.
 fn of_program(types: &BTreeMap<String, u64>) -> Option<Stored> {
     let known = types.iter().filter_map(|(name, count)| {
         let token = token_of(name)?;
@@ -92,7 +94,7 @@ fn token_of(element: &str) -> Option<&'static str> {
     }
 }
 
-/// By what the payloads of delegates hold.
+/// Infers the precision from the payloads of delegates.
 fn of_payloads(path: &Path, info: &ModelInfo) -> Option<Stored> {
     if info.format != "executorch" {
         return None;
@@ -131,7 +133,7 @@ fn of_payloads(path: &Path, info: &ModelInfo) -> Option<Stored> {
     }
     let (_, element, bits) = largest?;
     let token = token_of(&element).or((bits == 8).then_some("int8"))?;
-    // Weights may be wide where everything is computed in half precision.
+    // Weights may be wide although all computation is in half precision.
     let halves = all.computes.keys().all(|name| name == "float16") && !all.computes.is_empty();
     let (token, evidence) = match (token, halves) {
         ("fp32", true) => ("fp16", "delegates compute in float16".to_owned()),
@@ -147,7 +149,8 @@ fn of_payloads(path: &Path, info: &ModelInfo) -> Option<Stored> {
     })
 }
 
-/// By the types of inputs and outputs: a program may compute otherwise within.
+/// Infers the precision from the types of inputs and outputs. It is a guess: a program may compute
+/// in another type.
 fn of_values(info: &ModelInfo) -> Option<Stored> {
     let methods = info.methods.iter().filter(|method| !method.constant);
     let mut floats: Vec<DType> = methods

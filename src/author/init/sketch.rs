@@ -1,4 +1,4 @@
-//! What one directory's files say together, before fields are written.
+//! Combines the facts from all files of one directory, before config fields are written.
 
 use super::arrange::{self, Arrangement, Known};
 use super::beside::{self, Beside, Places, Sibling};
@@ -10,7 +10,7 @@ use super::precision;
 use super::{Options, kept, license};
 use crate::package::{Backend, PrecisionList, Roots};
 
-/// A directory and what was found out about it.
+/// A directory and the facts about it.
 #[derive(Debug)]
 pub(super) struct Sketch {
     pub(super) home: Home,
@@ -25,11 +25,11 @@ pub(super) struct Sketch {
     pub(super) capabilities: Option<Said<Vec<String>>>,
     pub(super) tokenizer: Option<Beside>,
     pub(super) tokenizer_config: Option<Beside>,
-    /// Components that are no models.
+    /// Components that are not models.
     pub(super) data: Vec<(String, Beside)>,
 }
 
-/// A value and what says it.
+/// A value and its evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Said<T> {
     pub(super) value: T,
@@ -48,7 +48,7 @@ impl<T> Said<T> {
 }
 
 impl Sketch {
-    /// Looks at the files of a directory and around it.
+    /// Inspects the files of a directory and its surroundings.
     pub(super) fn draw(home: Home, list: PrecisionList, options: &Options, roots: &Roots) -> Self {
         let names = home.files.iter();
         let files: Vec<ModelFile> = names
@@ -107,7 +107,7 @@ impl Sketch {
             .or_else(|| tokenizer.and_then(Beside::tokenizer_config));
         if is_pipeline {
             self.data = places.data();
-            // One that the config itself names is no part of the pipeline as well.
+            // A tokenizer that the config itself references is not a component as well.
             let named = self.tokenizer.is_some();
             self.data
                 .retain(|(name, _)| !(named && name == "tokenizer"));
@@ -120,14 +120,15 @@ impl Sketch {
         });
     }
 
-    /// Family, capabilities and licence: given, else as configs of this model have them, else as proposed.
+    /// Determines family, capabilities and licence: given values first, then those of other configs
+    /// of this model, then proposals.
     fn identify(&mut self, options: &Options, roots: &Roots) {
         let given = &options.given;
         let mut others = Vec::new();
         if let There::Something(loaded) = &self.home.there {
             others.extend(Sibling::read(
                 loaded,
-                "the config that is replaced".to_owned(),
+                "the replaced config".to_owned(),
             ));
         }
         if let Some(model) = self.model() {
@@ -146,7 +147,7 @@ impl Sketch {
         self.family = flag(&given.family, "--family")
             .or_else(|| other(&|it| it.config.family.clone()))
             .or_else(|| {
-                let evidence = "the model's own name; no file says a family";
+                let evidence = "the model's own name; no file names a family";
                 let value = self.model()?.to_owned();
                 Some(Said {
                     value,
@@ -197,8 +198,8 @@ impl Sketch {
     }
 }
 
-/// Makes sketches of one model say the same: capabilities are the model's, not a backend's. What is sure for one
-/// of them holds for all.
+/// Gives the sketches of one model the same capabilities, because these are independent of the
+/// backend. A certain value of one sketch applies to all.
 pub(super) fn agree(sketches: &mut [Sketch]) {
     let key = |sketch: &Sketch| {
         let level = if sketch.arrangement.in_size_directory {
@@ -217,7 +218,7 @@ pub(super) fn agree(sketches: &mut [Sketch]) {
             .iter()
             .filter(|other| key(other).as_ref() == Some(&own));
         let best = best.filter_map(|other| Some((&other.home, other.capabilities.clone()?)));
-        // The first of equals: what is sure before what is not.
+        // A certain value wins; among equals, the first.
         let Some((home, found)) = best.min_by_key(|(_, said)| said.guess) else {
             continue;
         };

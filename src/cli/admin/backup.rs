@@ -6,11 +6,12 @@ use super::super::directory::Place;
 use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::{bytes, data};
+use crate::diagnostic::book;
 use crate::task::{BackupError, backup};
 
 /// Arguments of `pkgtool admin backup`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP)]
+#[command(after_help = book::help(EXAMPLES, "serve/operations"))]
 pub(in super::super) struct Args {
     /// Directory of the backup, which must not exist yet
     #[arg(value_name = "DIR")]
@@ -20,15 +21,15 @@ pub(in super::super) struct Args {
     place: Place,
 }
 
-const HELP: &str = "\
-The backup is a complete data directory: accounts, keys, tasks and their contents at one point in time.
-DIR is created when the backup is complete. To restore it, copy it and serve from the copy:
-
+const EXAMPLES: &str = "\
+Restore a backup by copying it, and serve from the copy:
   cp -r DIR /var/lib/pkgtool
   pkgtool serve models/ --data-dir /var/lib/pkgtool
 
-Exit code 1 if blobs were missing or altered before the backup. They are listed, and the backup contains
-everything else.";
+Exit codes:
+  0   success
+  1   stored bodies were missing or altered before the backup; it lists them and has the rest
+  2   the command failed";
 
 /// Runs the command.
 pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {

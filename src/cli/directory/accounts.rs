@@ -4,10 +4,11 @@ use serde_json::json;
 
 use super::super::exit::{Exit, Failure};
 use super::super::output;
+use super::Place;
 use super::moment::shown;
-use super::{Place, table};
 use crate::account::{Account, UNLIMITED};
 use crate::database::Timestamp;
+use crate::diagnostic::Table;
 
 /// The word for a rate without a limit.
 const WITHOUT_LIMIT: &str = "unlimited";
@@ -93,8 +94,10 @@ fn rate(text: &str) -> Result<u32, String> {
 }
 
 fn rows(accounts: &[Account]) -> String {
-    let row = |account: &Account| {
-        vec![
+    let mut table = Table::of_text(5);
+    table.row(["id", "name", "rps", "state", "created"]);
+    for account in accounts {
+        table.row([
             account.id.0.to_string(),
             account.name.clone(),
             match account.rps {
@@ -103,10 +106,9 @@ fn rows(accounts: &[Account]) -> String {
             },
             if account.blocked { "blocked" } else { "" }.to_owned(),
             shown(account.created_at),
-        ]
-    };
-    let rows: Vec<Vec<String>> = accounts.iter().map(row).collect();
-    table(&["id", "name", "rps", "state", "created"], &rows)
+        ]);
+    }
+    table.to_string()
 }
 
 fn as_json(accounts: &[Account]) -> String {

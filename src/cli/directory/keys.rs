@@ -4,10 +4,11 @@ use serde_json::json;
 
 use super::super::exit::{Exit, Failure};
 use super::super::output;
+use super::Place;
 use super::moment::{self, shown};
-use super::{Place, table};
 use crate::account::{ApiKey, Permissions};
 use crate::database::Timestamp;
+use crate::diagnostic::Table;
 
 /// The operations on API keys.
 #[derive(Debug, clap::Subcommand)]
@@ -97,19 +98,8 @@ pub(super) async fn run(command: &Command) -> Result<Exit, Failure> {
 
 fn rows(keys: &[(ApiKey, String)]) -> String {
     let now = Timestamp::now();
-    let row = |(key, account): &(ApiKey, String)| {
-        vec![
-            key.id.to_string(),
-            account.clone(),
-            key.name.clone(),
-            key.permissions.to_string(),
-            state(key, now).to_owned(),
-            shown(key.created_at),
-            key.expires_at.map(shown).unwrap_or_default(),
-        ]
-    };
-    let rows: Vec<Vec<String>> = keys.iter().map(row).collect();
-    let head = [
+    let mut table = Table::of_text(7);
+    table.row([
         "id",
         "account",
         "name",
@@ -117,8 +107,19 @@ fn rows(keys: &[(ApiKey, String)]) -> String {
         "state",
         "created",
         "expires",
-    ];
-    table(&head, &rows)
+    ]);
+    for (key, account) in keys {
+        table.row([
+            key.id.to_string(),
+            account.clone(),
+            key.name.clone(),
+            key.permissions.to_string(),
+            state(key, now).to_owned(),
+            shown(key.created_at),
+            key.expires_at.map(shown).unwrap_or_default(),
+        ]);
+    }
+    table.to_string()
 }
 
 fn state(key: &ApiKey, now: Timestamp) -> &'static str {

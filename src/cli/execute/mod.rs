@@ -36,7 +36,7 @@ pub(super) enum Command {
     Chat(Box<chat::Args>),
     /// Benchmark variants and engines side by side
     Bench(Box<bench::Args>),
-    /// Compare the outputs of two variants, engines or model files on the same inputs
+    /// Compare the outputs of two variants, engines or model files
     Compare(Box<compare::Args>),
     /// Show the engines and backends that work on this machine
     Backends(backends::Args),

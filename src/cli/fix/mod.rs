@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use super::exit::{Exit, Failure};
 use super::output;
 use super::policy_args::SettingsArgs;
-use crate::diagnostic::{Applicability, Diagnostic, Report};
+use crate::diagnostic::{Applicability, Diagnostic, Report, book};
 use crate::fix::{self, Options, Outcome};
 use crate::policy::{Overrides, Policy};
 use crate::source::text::{defuse, escape};
@@ -20,7 +20,7 @@ use crate::validate;
 
 /// Arguments of `pkgtool fix`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = super::exit::HELP)]
+#[command(after_help = book::help(super::exit::HELP, "fix"))]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a flag of the command line"

@@ -8,12 +8,13 @@ use clap::ValueEnum;
 use crate::author::init::{Given, Options};
 use crate::cli::exit::Failure;
 use crate::cli::policy_args::SettingsArgs;
+use crate::diagnostic::book;
 use crate::package::Backend;
 use crate::policy::{Overrides, Policy};
 
 /// Arguments of `pkgtool init`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = crate::cli::exit::HELP)]
+#[command(after_help = book::help(crate::cli::exit::HELP, "init"))]
 pub(in crate::cli) struct Args {
     /// Directory of a backend with model files, or a tree with several of them. Each gets a
     /// config.json

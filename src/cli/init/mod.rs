@@ -132,7 +132,7 @@ fn tell(plan: &Plan, written: &[Result<bool, String>], args: &Args) -> Result<()
             deny_warnings: false,
             grouped: true,
             rules: &validate::rule_metas(),
-            rules_page: None,
+            links: false,
             paths: &BTreeMap::new(),
         };
         Format::Human.render(&report, &style, &mut out)?;

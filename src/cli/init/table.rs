@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde_json::Value as Json;
 
 use crate::author::init::{Draft, Field};
+use crate::diagnostic::Table;
 use crate::source::text::defuse_line;
 
 /// Maximum length of a value that is shown in full, in characters.
@@ -18,13 +19,11 @@ pub(super) fn render(draft: &Draft, fate: &str) -> String {
         .fields
         .iter()
         .filter(|field| field.pointer != "/$schema");
-    let rows: Vec<[String; 3]> = fields.map(row).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let (key, value) = (width(0).unwrap_or(0), width(1).unwrap_or(0));
-    for [name, text, evidence] in &rows {
-        let line = format!("  {name:key$}  {text:value$}  ← {evidence}");
-        let _ = writeln!(out, "{line}");
+    let mut table = Table::of_text(3).indented();
+    for field in fields {
+        table.row(row(field));
     }
+    let _ = write!(out, "{table}");
     for missing in &draft.missing {
         let proposal = match &missing.proposal {
             Some(text) => format!(", maybe {text}"),
@@ -49,7 +48,7 @@ fn row(field: &Field) -> [String; 3] {
     [
         defuse_line(name),
         short(&words(&field.value)),
-        format!("{guess}{}", defuse_line(&field.evidence)),
+        format!("← {guess}{}", defuse_line(&field.evidence)),
     ]
 }
 

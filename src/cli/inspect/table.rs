@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Beside, payloads, portable};
+use crate::diagnostic::Table;
 use crate::model::executorch::body::KnownWrong;
 use crate::model::{Dim, Method, ModelInfo, Value, ValueKind};
 use crate::source::text::defuse_line;
@@ -192,12 +193,11 @@ fn value_text(value: &Value) -> String {
 
 /// Writes two indented columns.
 fn rows(text: &mut String, rows: impl Iterator<Item = (String, String)>) {
-    let rows: Vec<_> = rows.collect();
-    let width = rows.iter().map(|(key, _)| key.chars().count()).max();
-    let width = width.unwrap_or(0);
+    let mut table = Table::of_text(2).indented();
     for (key, value) in rows {
-        line(text, &format!("  {key:<width$}  {value}"));
+        table.row([defuse_line(&key), defuse_line(&value)]);
     }
+    text.push_str(&table.to_string());
 }
 
 /// Writes one line. Names from the file cannot add line breaks or control characters.

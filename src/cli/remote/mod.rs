@@ -42,9 +42,9 @@ struct Remote {
 /// The commands `services`, `predict` and `task`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
-    /// List the services of an account on a gateway, and why some are inactive
+    /// List a gateway's services, and why some are inactive
     Services(services::Args),
-    /// Send a request to a service of a gateway and print the answer
+    /// Send a request to a gateway's service and print the answer
     Predict(Box<predict::Args>),
     /// Create, watch, read and cancel tasks of a gateway
     #[command(subcommand)]

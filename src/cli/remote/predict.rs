@@ -3,10 +3,11 @@
 use super::super::exit::{Exit, Failure};
 use super::data::Content;
 use super::{Remote, print_answer};
+use crate::diagnostic::book;
 
 /// Arguments of `pkgtool predict`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP)]
+#[command(after_help = book::help(EXAMPLES, "serve/api"))]
 pub(in super::super) struct Args {
     /// Service to call: its name, or ACCOUNT/NAME
     service: String,
@@ -18,7 +19,7 @@ pub(in super::super) struct Args {
     remote: Remote,
 }
 
-const HELP: &str = "\
+const EXAMPLES: &str = "\
 Examples:
   pkgtool predict murmur_vad --input @frame.npy
   pkgtool predict sum --input a=[1,2] --input b=[3,4] --config '{\"precision\":\"fp32\"}'

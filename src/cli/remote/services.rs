@@ -3,6 +3,7 @@
 use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::{Remote, print_json};
+use crate::diagnostic::Table;
 
 /// Arguments of `pkgtool services`.
 #[derive(Debug, clap::Args)]
@@ -22,9 +23,7 @@ pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
         print_json(&services)?;
         return Ok(Exit::Clean);
     }
-    let names = services.iter().map(|it| it.model_name.chars().count());
-    let width = names.max().unwrap_or(0);
-    let mut text = String::new();
+    let mut table = Table::of_text(3);
     for service in &services {
         let state = if service.is_active {
             "active"
@@ -34,14 +33,8 @@ pub(super) async fn run(args: &Args) -> Result<Exit, Failure> {
         let reason = service.inactive_reason.as_deref().unwrap_or_default();
         // Keep each service on one line.
         let reason: Vec<&str> = reason.split_whitespace().collect();
-        let line = format!(
-            "{:width$}  {state:8}  {}",
-            service.model_name,
-            reason.join(" ")
-        );
-        text.push_str(line.trim_end());
-        text.push('\n');
+        table.row([&service.model_name, state, &reason.join(" ")]);
     }
-    output::print(&text)?;
+    output::print(&table.to_string())?;
     Ok(Exit::Clean)
 }

@@ -26,6 +26,7 @@ use super::data_dir;
 use super::exit::{Exit, Failure};
 use super::output;
 use crate::database::DataLock;
+use crate::diagnostic::{Table, book};
 use crate::gateway::settings::{Listen, Settings};
 use crate::gateway::{Bound, Deadline, Gateway, Tls};
 use crate::service::{Kind, Service};
@@ -40,7 +41,7 @@ const CONFIG: &str = "gateway.toml";
 
 /// Arguments of `pkgtool serve`.
 #[derive(Debug, Clone, clap::Args)]
-#[command(after_help = HELP)]
+#[command(after_help = book::help(EXAMPLES, "serve"))]
 pub(super) struct Args {
     /// Directories of packages, or addresses as for `pull` (https://…,
     /// hf:OWNER/REPOSITORY@REVISION). Each package becomes a service of the account `local`
@@ -67,13 +68,7 @@ pub(super) struct Args {
     sources: SourceArgs,
 }
 
-const HELP: &str = "\
-Every setting of the file is also an environment variable: PKGTOOL_ and its path in upper case, such as
-PKGTOOL_LISTEN or PKGTOOL_LIMITS_BODY_BYTES. Arguments override the environment, which overrides the file.
-
-Packages on servers are downloaded to the data directory before the gateway listens, and updated at each
-start. If a server is unreachable, the existing copy is served.
-
+const EXAMPLES: &str = "\
 Examples:
   pkgtool serve packages-examples
   pkgtool serve models/ --listen 0.0.0.0:8080 --data-dir /var/lib/pkgtool
@@ -234,7 +229,7 @@ async fn bind(listen: &Listen) -> Result<Bound, Failure> {
     }
     let first = first.map(|error| error.to_string());
     Err(Failure::Other(first.unwrap_or_else(|| {
-        format!("cannot listen on {listen}: the name has no address")
+        format!("cannot listen on {listen}: the name resolves to no address")
     })))
 }
 
@@ -260,10 +255,11 @@ fn announce(
         .iter()
         .map(|service| format!("{}/{}", service.owner_name, service.name))
         .collect();
-    let width = names.iter().map(String::len).max().unwrap_or(0);
-    for (service, name) in services.iter().zip(&names) {
-        let _ = writeln!(text, "  {name:width$}  {}", summary(service));
+    let mut table = Table::of_text(2).indented();
+    for (service, name) in services.iter().zip(names) {
+        table.row([name, summary(service)]);
     }
+    let _ = write!(text, "{table}");
     if let Some(operators) = operators {
         let _ = writeln!(text, "metrics for operators: http://{operators}/metrics");
     }

@@ -130,7 +130,10 @@ impl Running {
         let orphans = tasks.recover(caps.attempts, Timestamp::now()).await;
         let orphans = orphans.map_err(|error| other(&error))?;
         if orphans > 0 {
-            tracing::warn!(tasks = orphans, "tasks were interrupted by the end of the previous server process");
+            tracing::warn!(
+                tasks = orphans,
+                "tasks were interrupted by the end of the previous server process"
+            );
         }
         let checked = Arc::clone(&tasks);
         tokio::spawn(async move {
@@ -267,7 +270,9 @@ impl Running {
             let left = deadline.cut.saturating_duration_since(Instant::now());
             let stopped = tokio::time::timeout_at(deadline.end, queue.stop(left));
             if stopped.await.is_err() {
-                tracing::warn!("tasks could not be returned to the queue in time; the next start does it");
+                tracing::warn!(
+                    "tasks could not be returned to the queue in time; the next start does it"
+                );
             }
             deadline
         };
@@ -276,7 +281,9 @@ impl Running {
             .await
             .is_err()
         {
-            tracing::warn!("training jobs could not be returned to the queue in time; the next start does it");
+            tracing::warn!(
+                "training jobs could not be returned to the queue in time; the next start does it"
+            );
         }
         if tokio::time::timeout_at(deadline.end, self.services.stop())
             .await

@@ -21,7 +21,10 @@ pub(super) struct Sources {}
 
 impl SourceArgs {
     /// Leaves the settings unchanged.
-    #[expect(clippy::unused_self, reason = "with the feature `remote` it uses the options")]
+    #[expect(
+        clippy::unused_self,
+        reason = "with the feature `remote` it uses the options"
+    )]
     pub(super) fn apply(&self, _settings: &mut Settings) {}
 }
 
@@ -36,7 +39,10 @@ impl Sources {
     }
 
     /// Always true: all packages are local directories.
-    #[expect(clippy::unused_self, reason = "with the feature `remote` it uses the addresses")]
+    #[expect(
+        clippy::unused_self,
+        reason = "with the feature `remote` it uses the addresses"
+    )]
     pub(super) fn is_empty(&self) -> bool {
         true
     }

@@ -20,9 +20,8 @@ use super::fix;
 use super::output;
 use super::policy_args::PolicyArgs;
 use super::report_args::{self, FormatArg};
-use super::rules;
 use crate::diagnostic::render::{Format, Style};
-use crate::diagnostic::{Applicability, Report, RuleMeta};
+use crate::diagnostic::{Applicability, Report, RuleMeta, book};
 use crate::package::Roots;
 use crate::policy::{Policy, Ruled};
 use crate::validate::{self, Options, Outcome};
@@ -36,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Arguments of `pkgtool validate`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = super::exit::HELP)]
+#[command(after_help = book::help(super::exit::HELP, "validate"))]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a flag of the command line"
@@ -147,8 +146,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let is_stdin = args.stdin.is_asked(&args.paths)?;
     if is_stdin && (args.watch || args.git.is_set()) {
         return Err(Failure::Other(
-            "standard input cannot be combined with --watch, --changed or --staged"
-                .to_owned(),
+            "standard input cannot be combined with --watch, --changed or --staged".to_owned(),
         ));
     }
     if args.fix && (args.watch || is_stdin || args.git.is_set()) {
@@ -293,7 +291,7 @@ impl Args {
     fn style<'a>(
         &self,
         color: bool,
-        rules: &'a Rules,
+        rules: &'a [&'static RuleMeta],
         paths: &'a BTreeMap<String, String>,
     ) -> Style<'a> {
         Style {
@@ -302,8 +300,8 @@ impl Args {
             summary: !self.quiet,
             deny_warnings: self.deny_warnings,
             grouped: !self.ungrouped,
-            rules: &rules.metas,
-            rules_page: rules.page.as_deref(),
+            rules,
+            links: output::stdout_has_links(),
             paths,
         }
     }
@@ -317,7 +315,7 @@ impl Args {
             ColorArg::Always => true,
             ColorArg::Never => false,
         };
-        let rules = Rules::all();
+        let rules = validate::rule_metas();
         let mut out = output::stdout();
         let format = self.format.format();
         let is_for_people = matches!(format, Format::Human | Format::Grouped);
@@ -335,7 +333,7 @@ impl Args {
     }
 
     fn write_reports(&self, report: &Report, policy: &Policy) -> Result<(), Failure> {
-        let rules = Rules::all();
+        let rules = validate::rule_metas();
         let paths = self.machine_paths(report, policy);
         let written = report_args::write(&self.reports, report, &self.style(false, &rules, &paths));
         match written {
@@ -388,21 +386,6 @@ impl Args {
     }
 }
 
-/// The metadata of rules that reports include.
-struct Rules {
-    metas: Vec<&'static RuleMeta>,
-    page: Option<String>,
-}
-
-impl Rules {
-    fn all() -> Self {
-        Self {
-            metas: validate::rule_metas(),
-            page: rules::page_url(),
-        }
-    }
-}
-
 fn progress_bar(total: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} files, {eta} left");
     let bar = ProgressBar::new(total as u64);
@@ -415,7 +398,9 @@ fn progress_bar(total: usize) -> ProgressBar {
 fn nothing_found(paths: &[PathBuf], outcome: &Outcome) -> String {
     let paths: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
     let hint = match outcome.skipped.len() {
-        0 => "expected packages with a config.json in a directory named after its backend".to_owned(),
+        0 => {
+            "expected packages with a config.json in a directory named after its backend".to_owned()
+        }
         1 => "one path was skipped; -v shows the reason".to_owned(),
         n => format!("{n} paths were skipped; -v shows them and the reasons"),
     };

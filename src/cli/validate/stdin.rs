@@ -32,8 +32,7 @@ impl StdinArgs {
                     .to_owned(),
             )),
             (false, _) if self.stdin_path.is_some() => Err(Failure::Other(
-                "--stdin-path needs a config from standard input: give `-` as the path"
-                    .to_owned(),
+                "--stdin-path needs a config from standard input: give `-` as the path".to_owned(),
             )),
             (false, _) => Ok(false),
         }

@@ -1,8 +1,9 @@
 //! An SQLite database: its file, connections, schema and migrations.
 //!
-//! Invariant: every connection has the same settings (write-ahead log, full synchronisation, foreign
-//! keys, a time to wait for others), and the schema is brought up to date before anything else reads
-//! it. Knows nothing of what the tables mean.
+//! The module knows nothing of the meaning of the tables.
+//!
+//! Invariant: every connection has the same settings (write-ahead log, full synchronisation,
+//! foreign keys, busy timeout). The schema is migrated before anything else reads it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -13,7 +14,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use super::directory::own_directory;
 use super::{DatabaseError, Space};
 
-/// Migrations, in order: the schema's version is how many of them have run.
+/// Migrations, in order. The schema's version is the number of migrations that have run.
 const MIGRATIONS: [&str; 6] = [
     include_str!("schema.sql"),
     include_str!("records.sql"),
@@ -23,22 +24,22 @@ const MIGRATIONS: [&str; 6] = [
     include_str!("cpu.sql"),
 ];
 
-/// How long a connection waits for another process that writes.
+/// Busy timeout: how long a connection waits for another process that writes.
 const BUSY: Duration = Duration::from_secs(10);
 
-/// Prepared statements that a connection keeps.
+/// Maximum number of prepared statements that a connection caches.
 const STATEMENTS: usize = 64;
 
-/// A database that is open and up to date.
+/// A database that is open and migrated.
 #[derive(Debug, Clone)]
 pub(crate) struct Sqlite {
     path: PathBuf,
-    /// The first damage that anybody met.
+    /// The first damage that was detected.
     damage: Arc<OnceLock<String>>,
 }
 
 impl Sqlite {
-    /// Opens the database of a file; makes it and its directory if they are not there.
+    /// Opens the database in a file; creates the file and its directory if necessary.
     pub(crate) fn open(file: &Path) -> Result<Self, DatabaseError> {
         if let Some(directory) = file.parent().filter(|it| !it.as_os_str().is_empty()) {
             own_directory(directory)?;
@@ -52,19 +53,19 @@ impl Sqlite {
         Ok(database)
     }
 
-    /// Its file.
+    /// Returns its file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A connection that reads and writes.
+    /// Opens a connection that reads and writes.
     pub(crate) fn connect(&self) -> Result<Connection, DatabaseError> {
         let open = || {
             let connection = Connection::open(&self.path)?;
             connection.busy_timeout(BUSY)?;
             connection.set_prepared_statement_cache_capacity(STATEMENTS);
             connection.pragma_update(None, "journal_mode", "WAL")?;
-            // What is answered for must survive the loss of power, not only of the process.
+            // Acknowledged data must survive a power failure, not only a crash of the process.
             connection.pragma_update(None, "synchronous", "FULL")?;
             connection.pragma_update(None, "foreign_keys", true)?;
             Ok(connection)
@@ -72,7 +73,7 @@ impl Sqlite {
         open().map_err(|error| self.error(&error))
     }
 
-    /// A connection that only reads.
+    /// Opens a read-only connection.
     pub(crate) fn connect_to_read(&self) -> Result<Connection, DatabaseError> {
         let open = || {
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -84,8 +85,8 @@ impl Sqlite {
         open().map_err(|error| self.error(&error))
     }
 
-    /// Copies the database as it is at one moment into a file that is not there, without what is free in
-    /// it. Others read and write meanwhile; what they write stays in the log until then.
+    /// Copies a consistent, compact snapshot of the database into a new file. Other connections can
+    /// read and write meanwhile; their writes stay in the log until then.
     pub(crate) fn copy(&self, file: &Path) -> Result<(), DatabaseError> {
         let into = Self {
             path: file.to_owned(),
@@ -94,19 +95,19 @@ impl Sqlite {
         let Some(name) = file.to_str() else {
             return Err(DatabaseError::Other {
                 path: file.display().to_string(),
-                reason: "the path is no UTF-8; choose another".to_owned(),
+                reason: "the path is invalid UTF-8; choose another".to_owned(),
             });
         };
         let connection = self.connect_to_read()?;
         let copied = connection.execute("VACUUM INTO ?1", [name]);
         copied.map(drop).map_err(|error| match into.error(&error) {
-            // What can't be read is here, what can't be written is there.
+            // Read errors concern this database, write errors the copy.
             DatabaseError::Corrupt { reason, .. } => self.damaged(reason),
             other => other,
         })
     }
 
-    /// What it takes on the disk.
+    /// Returns its disk usage.
     pub(crate) fn space(&self) -> Result<Space, DatabaseError> {
         let connection = self.connect_to_read()?;
         let pragma = |name| {
@@ -124,7 +125,7 @@ impl Sqlite {
         })
     }
 
-    /// What an error of SQLite is to us.
+    /// Converts an error of SQLite.
     pub(crate) fn error(&self, error: &rusqlite::Error) -> DatabaseError {
         let path = self.path.display().to_string();
         let reason = error.to_string();
@@ -139,14 +140,14 @@ impl Sqlite {
         }
     }
 
-    /// Damage that was met since the database was opened.
+    /// Returns the damage that was detected since the database was opened.
     pub(crate) fn damage(&self) -> Option<DatabaseError> {
         let reason = self.damage.get()?.clone();
         let path = self.path.display().to_string();
         Some(DatabaseError::Corrupt { path, reason })
     }
 
-    /// Reads all of it, and holds it against what SQLite knows of its own form.
+    /// Reads the whole database and checks its internal consistency.
     pub(crate) fn check(&self) -> Result<(), DatabaseError> {
         let connection = self.connect_to_read()?;
         let said = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0));
@@ -158,7 +159,7 @@ impl Sqlite {
     }
 
     fn damaged(&self, reason: String) -> DatabaseError {
-        // Another one may have been first.
+        // Another thread may have been first.
         let _ = self.damage.set(reason.clone());
         let path = self.path.display().to_string();
         DatabaseError::Corrupt { path, reason }
@@ -169,12 +170,12 @@ impl Sqlite {
         let version = |connection: &Connection| -> Result<i64, rusqlite::Error> {
             connection.query_row("PRAGMA user_version", [], |row| row.get(0))
         };
-        // Who only reads need not wait for who writes.
+        // An up-to-date schema needs no write lock.
         if version(connection).map_err(|error| self.error(&error))? == latest {
             return Ok(());
         }
         let mut run = || -> Result<Option<i64>, rusqlite::Error> {
-            // Two processes may start at once: the version is read inside the transaction.
+            // Two processes may start at once: the version is read again inside the transaction.
             let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let found = version(&change)?;
             let Some(missing) = usize::try_from(found)

@@ -24,7 +24,8 @@ pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) ->
     };
     let handler = GraphicalReportHandler::new_themed(theme)
         .with_width(style.width)
-        .with_links(false)
+        .with_links(style.links)
+        .with_link_display_text("")
         .with_break_words(false)
         .without_primary_span_start();
     let mut show = |diagnostic: &Diagnostic, more: Option<String>| {
@@ -136,6 +137,10 @@ impl miette::Diagnostic for Shown<'_> {
             rule.code,
             rule.name
         )))
+    }
+
+    fn url<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        Some(Box::new(self.diagnostic.rule.page()))
     }
 
     fn severity(&self) -> Option<miette::Severity> {

@@ -62,9 +62,8 @@ pub struct Style<'a> {
     pub grouped: bool,
     /// All rules of the tool (SARIF only).
     pub rules: &'a [&'static RuleMeta],
-    /// The address of a page that explains them, each under an anchor of its code in small letters
-    /// (SARIF and rdjson).
-    pub rules_page: Option<&'a str>,
+    /// Whether to link codes to the pages of their rules (human only).
+    pub links: bool,
     /// Paths as machines want them, relative to the repository, by those of the report; one that is
     /// not here is as the report has it (all that machines read but the tool's own JSON).
     pub paths: &'a BTreeMap<String, String>,

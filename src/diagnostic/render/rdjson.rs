@@ -54,8 +54,7 @@ struct Place {
 #[derive(Serialize)]
 struct Code {
     value: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    url: Option<String>,
+    url: String,
 }
 
 #[derive(Serialize)]
@@ -94,9 +93,7 @@ fn entry<'a>(diagnostic: &'a Diagnostic, style: &'a Style<'_>) -> Entry<'a> {
         },
         code: Code {
             value: code,
-            url: style
-                .rules_page
-                .map(|page| format!("{page}#{}", code.to_ascii_lowercase())),
+            url: diagnostic.rule.page(),
         },
         suggestions: diagnostic
             .fix

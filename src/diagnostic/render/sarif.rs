@@ -19,7 +19,7 @@ pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) ->
     let driver = json!({
         "name": "pkgtool",
         "semanticVersion": env!("CARGO_PKG_VERSION"),
-        "rules": rules.iter().map(|rule| descriptor(rule, style)).collect::<Vec<_>>(),
+        "rules": rules.iter().copied().map(descriptor).collect::<Vec<_>>(),
     });
     let mut seen: HashMap<String, usize> = HashMap::new();
     let mut identities = Identities::default();
@@ -44,21 +44,17 @@ pub(super) fn render(report: &Report, style: &Style<'_>, out: &mut dyn Write) ->
     write_json(&sarif, out)
 }
 
-fn descriptor(rule: &RuleMeta, style: &Style<'_>) -> Value {
+fn descriptor(rule: &RuleMeta) -> Value {
     let explanation = rule.explanation_text();
-    let mut descriptor = json!({
+    json!({
         "id": rule.code,
         "name": rule.name,
         "shortDescription": { "text": rule.summary },
         "fullDescription": { "text": first_section(&explanation) },
         "help": { "text": explanation, "markdown": explanation },
+        "helpUri": rule.page(),
         "defaultConfiguration": { "level": level(rule.severity) },
-    });
-    if let Some(page) = style.rules_page {
-        let anchor = rule.code.to_ascii_lowercase();
-        descriptor["helpUri"] = json!(format!("{page}#{anchor}"));
-    }
-    descriptor
+    })
 }
 
 fn result(diagnostic: &Diagnostic, style: &Style<'_>) -> Value {

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Style;
 use super::human::summary_line;
-use crate::diagnostic::{Report, Severity, Summary};
+use crate::diagnostic::{Align, Report, Severity, Summary, Table};
 use crate::source::text::write_json;
 
 /// Findings of one rule and severity.
@@ -29,20 +29,17 @@ struct Output {
 
 /// Writes one line a rule, the most frequent first.
 pub fn statistics(report: &Report, style: &Style<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let rows = rows(report);
-    let width = rows.first().map_or(1, |row| row.count.to_string().len());
-    for row in rows {
+    let mut table = Table::new([Align::Right, Align::Left, Align::Left, Align::Left]);
+    for row in rows(report) {
         let files = if row.files == 1 { "file" } else { "files" };
-        writeln!(
-            out,
-            "{:width$}  {}  {:7}  {} ({} {files})",
-            row.count,
-            row.code,
-            row.severity.name(),
-            row.rule,
-            row.files,
-        )?;
+        table.row([
+            row.count.to_string(),
+            row.code.to_owned(),
+            row.severity.name().to_owned(),
+            format!("{} ({} {files})", row.rule, row.files),
+        ]);
     }
+    write!(out, "{table}")?;
     if style.summary {
         writeln!(out, "{}", summary_line(report))?;
     }

@@ -333,7 +333,8 @@ impl Method {
                 let rank = slot.map_or(0, |slot| slot.order.len());
                 let found = view.sizes.as_slice().len();
                 if found != rank {
-                    let text = format!("input {index} has the wrong rank: expected {rank}, got {found}");
+                    let text =
+                        format!("input {index} has the wrong rank: expected {rank}, got {found}");
                     return Err(Failure::of_ours(&text));
                 }
                 let expected = view.sizes.bytes(view.dtype);

@@ -132,7 +132,9 @@ fn inspect(surroundings: &Surroundings, directory: &Path, origin: Origin) -> Ins
         Some(format!("{name} is missing in this directory"))
     } else if version.as_deref() != Some(VERSION) {
         let found = version.as_deref().unwrap_or("unknown");
-        Some(format!("unsupported version: expected {VERSION}, got {found}"))
+        Some(format!(
+            "unsupported version: expected {VERSION}, got {found}"
+        ))
     } else if !has_kernels {
         Some("the library with the kernels is missing".to_owned())
     } else {

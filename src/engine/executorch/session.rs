@@ -218,7 +218,9 @@ fn places(
     }
     if indices.len() != specs.len() {
         let (found, expected) = (indices.len(), specs.len());
-        return Err(broken(format!("expected {expected} {side}, but ExecuTorch finds {found}")));
+        return Err(broken(format!(
+            "expected {expected} {side}, but ExecuTorch finds {found}"
+        )));
     }
     let places = indices.into_iter().zip(specs.iter().cloned());
     let places: Vec<_> = places.collect();
@@ -237,7 +239,9 @@ fn places(
         };
         if spec.dtype != wanted {
             let found = spec.dtype;
-            let reason = format!("`{name}` of its {side} has the wrong dtype: expected one {wanted}, got {found}");
+            let reason = format!(
+                "`{name}` of its {side} has the wrong dtype: expected one {wanted}, got {found}"
+            );
             return Err(broken(reason));
         }
     }

@@ -185,17 +185,16 @@ fn open(path: &Path) -> Result<Environment, String> {
     if let Some(problem) = version_by_name(path).as_deref().and_then(too_old) {
         return Err(problem);
     }
-    let builder = ort::init_from(path).map_err(|error| match error {
-        // The loader's own message is the source of the crate's error.
-        ort::LoadDynamicError::Dlopen { error, .. } => {
-            std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string)
-        }
-        ort::LoadDynamicError::MissingApi { .. } => "not an ONNX Runtime library".to_owned(),
-        ort::LoadDynamicError::BadVersion { version_str, .. } => {
-            too_old(&version_str).unwrap_or_else(|| format!("unsupported version {version_str}"))
-        }
-        other @ ort::LoadDynamicError::InvalidVersionString => other.to_string(),
-    })?;
+    let builder =
+        ort::init_from(path).map_err(|error| match error {
+            // The loader's own message is the source of the crate's error.
+            ort::LoadDynamicError::Dlopen { error, .. } => std::error::Error::source(&error)
+                .map_or_else(|| error.to_string(), ToString::to_string),
+            ort::LoadDynamicError::MissingApi { .. } => "not an ONNX Runtime library".to_owned(),
+            ort::LoadDynamicError::BadVersion { version_str, .. } => too_old(&version_str)
+                .unwrap_or_else(|| format!("unsupported version {version_str}")),
+            other @ ort::LoadDynamicError::InvalidVersionString => other.to_string(),
+        })?;
     let environment = builder
         .with_name("pkgtool")
         .with_telemetry(false)

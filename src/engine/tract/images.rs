@@ -54,7 +54,10 @@ pub(super) fn window(spec: &PoolSpec) -> Result<Window, String> {
     let plane = |list: &[usize]| match *list {
         [width] => Ok([1, width]),
         [height, width] => Ok([height, width]),
-        _ => Err(format!("expected a window of one or two dimensions, got {}", list.len())),
+        _ => Err(format!(
+            "expected a window of one or two dimensions, got {}",
+            list.len()
+        )),
     };
     Ok(Window {
         kernel: plane(&spec.kernel_shape)?,

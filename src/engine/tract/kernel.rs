@@ -1,4 +1,5 @@
-//! [`Kernel`]: an operator of this crate inside the library's graph, for computations that the library lacks.
+//! Operators of this crate inside the library's graph ([`Kernel`]), for computations that the
+//! library lacks.
 //!
 //! A kernel is a function over whole tensors, with the facts of its outputs. Between runs it keeps
 //! only its weights, so the library may run it while planning if all inputs are known.

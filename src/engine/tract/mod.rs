@@ -97,7 +97,10 @@ mod recurrence;
         reason = "the library's prelude for operators"
     )
 )]
-#[expect(clippy::similar_names, reason = "`side` and `size` are established terms")]
+#[expect(
+    clippy::similar_names,
+    reason = "`side` and `size` are established terms"
+)]
 mod recurrent;
 mod repair;
 #[cfg_attr(
@@ -257,7 +260,10 @@ fn check_dtypes(request: &LoadRequest) -> Result<(), EngineError> {
     let signature = &request.signature;
     for spec in signature.inputs.iter().chain(&signature.outputs) {
         if elements::datum_type(spec.dtype).is_none() {
-            let reason = format!("unsupported dtype {}, for example of `{}`", spec.dtype, spec.name);
+            let reason = format!(
+                "unsupported dtype {}, for example of `{}`",
+                spec.dtype, spec.name
+            );
             return Err(unsupported(BTreeSet::new(), &reason));
         }
     }

@@ -1,4 +1,5 @@
-//! [`Overwrite`]: an operator that writes values in place into a tensor that a program keeps, such as a KV cache.
+//! An operator ([`Overwrite`]) that writes values in place into a tensor that a program keeps, such
+//! as a KV cache.
 //!
 //! A cache of a language model has many positions, and a run writes one of them. Copying the cache
 //! would cost more than the run itself.
@@ -107,7 +108,9 @@ impl Overwrite {
         let end = start.checked_add(of_values[self.axis]);
         match end.filter(|end| others_fit && *end <= of_tensor[self.axis]) {
             Some(end) => Ok((start, end)),
-            None => bail!("cannot write a shape {of_values:?} from {start} on into a shape {of_tensor:?}"),
+            None => bail!(
+                "cannot write a shape {of_values:?} from {start} on into a shape {of_tensor:?}"
+            ),
         }
     }
 }

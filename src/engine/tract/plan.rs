@@ -208,5 +208,6 @@ fn check_sizes(graph: &InferenceModel, outlet: OutletId, value: &TractTensor) ->
 }
 
 fn element(spec: &TensorSpec) -> Result<DatumType, Failure> {
-    datum_type(spec.dtype).ok_or_else(|| Failure::new(format!("the library lacks the dtype {}", spec.dtype)))
+    datum_type(spec.dtype)
+        .ok_or_else(|| Failure::new(format!("the library lacks the dtype {}", spec.dtype)))
 }

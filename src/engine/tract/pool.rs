@@ -22,7 +22,10 @@ pub(super) fn computed<F: Datum + Copy, T: Datum + Copy>(
 ) -> TractResult<Arc<Tensor>> {
     let work = |from: &[&[F]], to: &mut [&mut [T]], split| work(from, to[0], split);
     let outputs = computed_together(shape, 1, inputs, work)?;
-    outputs.into_iter().next().context("the output tensor is missing")
+    outputs
+        .into_iter()
+        .next()
+        .context("the output tensor is missing")
 }
 
 /// Like [`computed`], for several tensors of this shape.

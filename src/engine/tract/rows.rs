@@ -53,7 +53,10 @@ pub(super) fn rules_of_rows<'r, 'p: 'r>(
     s.equals(&products.rank, &rows.rank)?;
     s.given(&rows.rank, move |s, rank| {
         let rank = usize::try_from(rank)?;
-        ensure!(rank > 0, "expected a tensor of at least rank 1, got a scalar");
+        ensure!(
+            rank > 0,
+            "expected a tensor of at least rank 1, got a scalar"
+        );
         for axis in 0..rank - 1 {
             s.equals(&products.shape[axis], &rows.shape[axis])?;
         }
@@ -65,7 +68,9 @@ pub(super) fn rules_of_rows<'r, 'p: 'r>(
 /// Returns this shape with another last dimension.
 pub(super) fn with_last<D: Clone>(shape: &[D], last: D) -> TractResult<TVec<D>> {
     let mut shape: TVec<D> = shape.into();
-    *shape.last_mut().context("expected a tensor of at least rank 1, got a scalar")? = last;
+    *shape
+        .last_mut()
+        .context("expected a tensor of at least rank 1, got a scalar")? = last;
     Ok(shape)
 }
 

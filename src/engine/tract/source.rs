@@ -40,8 +40,8 @@ impl Source {
     /// Reads and checks the model at `path`, whose external data has `external` bytes.
     pub(super) fn open(path: &Path, external: u64) -> Result<Self, EngineError> {
         let load = |reason: String| failed(&Failure::new(reason));
-        let folder =
-            folder_of(path).ok_or_else(|| load("the path of its folder is not UTF-8".to_owned()))?;
+        let folder = folder_of(path)
+            .ok_or_else(|| load("the path of its folder is not UTF-8".to_owned()))?;
         let file = FileSource::open(path).map_err(|error| load(error.to_string()))?;
         let bytes = crate::source::ReadAt::len(&file).saturating_add(external);
         let slimmed = slim(&file).map_err(|failure| failed(&failure))?;

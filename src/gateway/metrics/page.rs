@@ -84,7 +84,7 @@ impl Metrics {
         let workers: Vec<u32> = sessions.filter_map(|session| session.process).collect();
         let processes = Processes::now(&workers);
         let mut page = Page::new(format);
-        page.info("pkgtool_build", "The release that runs.").add(
+        page.info("pkgtool_build", "Version of pkgtool.").add(
             &[
                 ("version", env!("CARGO_PKG_VERSION")),
                 ("os", std::env::consts::OS),
@@ -109,23 +109,26 @@ impl Metrics {
         page.gauge("pkgtool_body_memory_bytes", help)
             .add(&[], present.body_bytes);
         let (waiting, running) = present.parser_jobs;
-        let help = "Chat templates, pictures and texts that wait for a process that reads them.";
+        let help = "Chat templates, images and texts that wait for a parser process.";
         page.gauge("pkgtool_parser_jobs_waiting", help)
             .add(&[], waiting);
-        let help = "Chat templates, pictures and texts that a process reads now.";
+        let help = "Chat templates, images and texts that parser processes read now.";
         page.gauge("pkgtool_parser_jobs_running", help)
             .add(&[], running);
         let created = self.tasks_created.load(Relaxed);
-        page.counter("pkgtool_tasks_created", "Tasks that were accepted.")
+        page.counter("pkgtool_tasks_created", "Accepted tasks.")
             .add(&[], created);
-        let mut reloads = page.counter("pkgtool_reloads", "Attempts to take over settings.");
+        let mut reloads = page.counter("pkgtool_reloads", "Attempts to reload settings.");
         for (outcome, count) in ["failed", "done"].iter().zip(&self.reloads) {
             reloads.add(&[("outcome", outcome)], count.load(Relaxed));
         }
-        #[expect(clippy::cast_precision_loss, reason = "milliseconds of centuries fit")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "f64 represents milliseconds of centuries exactly"
+        )]
         let at = self.reloaded_at.load(Relaxed) as f64 / 1000.0;
         if at > 0.0 {
-            let help = "When settings were taken over last, since unix epoch in seconds.";
+            let help = "Time of the last successful reload since unix epoch in seconds.";
             page.gauge("pkgtool_reload_time_seconds", help).add(&[], at);
         }
         present.sizes.write(&mut page);
@@ -136,7 +139,7 @@ impl Metrics {
     fn requests(&self, page: &mut Page) {
         let mut routes = self.routes.all();
         routes.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let mut counts = page.counter("pkgtool_requests", "Requests that were answered.");
+        let mut counts = page.counter("pkgtool_requests", "Answered requests.");
         for (name, route) in &routes {
             let mut all = route.counts.all();
             all.sort_by_key(|(series, _)| *series);
@@ -150,31 +153,27 @@ impl Metrics {
                 counts.add(&labels, count.load(Relaxed));
             }
         }
-        let mut took = page.histogram("pkgtool_request_seconds", "Time to the response's head.");
+        let mut took = page.histogram("pkgtool_request_seconds", "Time until the response's head.");
         for (name, route) in &routes {
             took.add_histogram(&[("route", name)], &route.took);
         }
         let count = |value: i64| u64::try_from(value).unwrap_or(0);
-        page.gauge("pkgtool_requests_in_flight", "Requests being answered.")
+        page.gauge("pkgtool_requests_in_flight", "Requests in flight.")
             .add(&[], count(self.in_flight.load(Relaxed)));
-        page.gauge(
-            "pkgtool_connections_open",
-            "Connections of clients that are open.",
-        )
-        .add(&[], count(self.connections.open.load(Relaxed)));
-        page.counter("pkgtool_connections", "Connections that were accepted.")
+        page.gauge("pkgtool_connections_open", "Open client connections.")
+            .add(&[], count(self.connections.open.load(Relaxed)));
+        page.counter("pkgtool_connections", "Accepted client connections.")
             .add(&[], self.connections.accepted.load(Relaxed));
         let mut limits = page.counter(
             "pkgtool_limits_reached",
-            "Requests and connections that a limit of the server refused.",
+            "Requests and connections rejected by a limit of the server.",
         );
         let mut reached = self.limits_reached.all();
         reached.sort_unstable_by_key(|(limit, _)| *limit);
         for (limit, count) in reached {
             limits.add(&[("limit", limit)], count.load(Relaxed));
         }
-        let help =
-            "Time that a step of a request kept a thread of the server, which others wait for.";
+        let help = "Time that one poll of a request occupied a server thread.";
         page.histogram("pkgtool_runtime_blocked_seconds", help)
             .add_histogram(&[], &self.polls.0);
     }
@@ -182,8 +181,7 @@ impl Metrics {
 
 /// Writes the requests to services, by account, operation and outcome.
 fn asked(page: &mut Page, meters: &[&Arc<Meter>], names: &Names) {
-    let help =
-        "Requests to services (predict, create) and runs of tasks (task), by what came of them.";
+    let help = "Requests to services (predict, create) and runs of tasks (task), by outcome.";
     let mut counts = page.counter("pkgtool_service_requests", help);
     for meter in meters {
         for account in meter.accounts() {
@@ -214,7 +212,7 @@ fn ran(page: &mut Page, meters: &[&Arc<Meter>]) {
     let times: [Times; 6] = [
         (
             "pkgtool_predict_seconds",
-            "Time of a synchronous predict, to the response's head.",
+            "Time of a synchronous predict, until the response's head.",
             |meter| &meter.predicts,
         ),
         (
@@ -224,7 +222,7 @@ fn ran(page: &mut Page, meters: &[&Arc<Meter>]) {
         ),
         (
             "pkgtool_task_run_seconds",
-            "Time of a task's run, with its place in the engine's queue.",
+            "Time of a task's run, including its wait in the engine's queue.",
             |meter| &meter.task_runs,
         ),
         (
@@ -239,7 +237,7 @@ fn ran(page: &mut Page, meters: &[&Arc<Meter>]) {
         ),
         (
             "pkgtool_batch_size",
-            "Requests that shared a run of the model.",
+            "Requests batched into one run of the model.",
             |meter| &meter.batches,
         ),
     ];
@@ -254,19 +252,17 @@ fn ran(page: &mut Page, meters: &[&Arc<Meter>]) {
         }
     }
     let counts: [Count; 3] = [
-        (
-            "pkgtool_worker_starts",
-            "Sessions that were loaded.",
-            |meter| &meter.starts,
-        ),
+        ("pkgtool_worker_starts", "Loads of sessions.", |meter| {
+            &meter.starts
+        }),
         (
             "pkgtool_worker_restarts",
-            "Sessions that were loaded in the place of one that died.",
+            "Sessions loaded to replace a crashed one.",
             |meter| &meter.restarts,
         ),
         (
             "pkgtool_worker_deaths",
-            "Sessions that died in a run.",
+            "Sessions that crashed in a run.",
             |meter| &meter.deaths,
         ),
     ];
@@ -296,13 +292,13 @@ fn upstreams(page: &mut Page, services: &[Arc<Service>], names: &Names) {
             *calls += address.in_flight;
         }
     }
-    let help = "Whether an address of a proxy's upstream is asked.";
+    let help = "1 if an upstream address of a proxy receives requests, else 0.";
     let mut samples = page.gauge("pkgtool_upstream_up", help);
     for ((service, address), (is_up, _)) in &states {
         let labels = [("service", *service), ("address", address.as_str())];
         samples.add(&labels, usize::from(*is_up));
     }
-    let help = "Calls of an address of a proxy's upstream that are under way.";
+    let help = "Calls in flight to an upstream address of a proxy.";
     let mut samples = page.gauge("pkgtool_upstream_calls", help);
     for ((service, address), (_, calls)) in &states {
         let labels = [("service", *service), ("address", address.as_str())];
@@ -312,12 +308,12 @@ fn upstreams(page: &mut Page, services: &[Arc<Service>], names: &Names) {
 
 /// Writes CPU time and stored bytes of accounts.
 fn accounts(page: &mut Page, accounts: &[OfAccount]) {
-    let help = "CPU time that the models of an account's requests took.";
+    let help = "CPU time of the models that ran an account's requests.";
     let mut samples = page.counter("pkgtool_account_cpu_seconds", help);
     for account in accounts {
         samples.add(&[("account", &account.name)], account.cpu.as_secs_f64());
     }
-    let help = "Bytes that an account has stored; counted now and then.";
+    let help = "Stored bytes of an account, counted periodically.";
     let mut samples = page.gauge("pkgtool_account_stored_bytes", help);
     for account in accounts {
         for (kind, bytes) in &account.stored {
@@ -329,9 +325,9 @@ fn accounts(page: &mut Page, accounts: &[OfAccount]) {
 
 fn tasks(page: &mut Page, present: &Present) {
     if let Some((waiting, running)) = present.tasks {
-        page.gauge("pkgtool_tasks_waiting", "Tasks that wait.")
+        page.gauge("pkgtool_tasks_waiting", "Waiting tasks.")
             .add(&[], waiting);
-        page.gauge("pkgtool_tasks_running", "Tasks that run.")
+        page.gauge("pkgtool_tasks_running", "Running tasks.")
             .add(&[], running);
     }
 }
@@ -353,7 +349,7 @@ fn loaded(page: &mut Page, present: &Present) {
     .add(&[], present.memory.0);
     page.gauge(
         "pkgtool_session_budget_bytes",
-        "Memory that sessions may take together.",
+        "Memory budget of all sessions.",
     )
     .add(&[], present.memory.1);
 }
@@ -370,7 +366,7 @@ fn sessions_and_queues(page: &mut Page, present: &Present, processes: &Processes
         let labels = [("service", *service), ("session", number.as_str())];
         samples.add(&labels, session.bytes);
     }
-    let help = "Memory that the process of a session holds now.";
+    let help = "Resident memory of a session's process.";
     let mut samples = page.gauge("pkgtool_session_resident_bytes", help);
     for (service, number, session) in &numbered.0 {
         let process = session.process;
@@ -388,7 +384,7 @@ fn sessions_and_queues(page: &mut Page, present: &Present, processes: &Processes
         ),
         (
             "pkgtool_queue_running",
-            "Requests whose model runs.",
+            "Requests whose model is running.",
             |service| activity(service).1,
         ),
     ];

@@ -96,7 +96,10 @@ fn cpu_seconds() -> Option<f64> {
     use nix::sys::resource::{UsageWho, getrusage};
     let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;
     let seconds = |time: nix::sys::time::TimeVal| {
-        #[expect(clippy::cast_precision_loss, reason = "microseconds of centuries fit")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "f64 represents microseconds of centuries exactly"
+        )]
         let seconds = time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
         seconds
     };

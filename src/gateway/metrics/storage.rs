@@ -101,14 +101,17 @@ impl Storage {
 impl Sizes {
     pub(super) fn write(&self, page: &mut Page) {
         if let Some((database, blobs)) = self.store {
-            page.gauge("pkgtool_store_bytes", "Bytes in the data directory.")
-                .add(&[("part", "database")], database)
-                .add(&[("part", "blobs")], blobs);
+            page.gauge(
+                "pkgtool_store_bytes",
+                "Size of the data directory in bytes.",
+            )
+            .add(&[("part", "database")], database)
+            .add(&[("part", "blobs")], blobs);
         }
         if let Some((free, all)) = self.disk {
-            let help = "Bytes that are left on the disk of the data directory.";
+            let help = "Free bytes on the disk of the data directory.";
             page.gauge("pkgtool_disk_free_bytes", help).add(&[], free);
-            let help = "Bytes of the disk of the data directory.";
+            let help = "Size of the disk of the data directory in bytes.";
             page.gauge("pkgtool_disk_size_bytes", help).add(&[], all);
         }
     }

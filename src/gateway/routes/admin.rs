@@ -1,4 +1,4 @@
-//! What operators ask for on their own listener: no key.
+//! Routes of the operators' listener for administration. They need no key.
 
 use std::sync::Arc;
 
@@ -12,21 +12,22 @@ use super::super::Gateway;
 use super::super::error::Error;
 use super::path::taking;
 
-/// The routes, which are not in the document: who calls services cannot reach them.
+/// Returns the routes. The OpenAPI document omits them, since clients of services cannot reach
+/// them.
 pub(super) fn routes() -> Router<Arc<Gateway>> {
     Router::new().route("/reload", taking(post(reload), "POST"))
 }
 
-/// What was taken over.
+/// The result of a reload.
 #[derive(Debug, Serialize)]
 struct Reloaded {
-    /// Settings that were changed.
+    /// Names of settings that were changed.
     changed: Vec<String>,
-    /// Changed settings that take a restart.
+    /// Names of changed settings that need a restart.
     restart: Vec<String>,
 }
 
-/// Takes over what changed: settings, keys, the certificate.
+/// Applies changed settings, keys and certificates.
 async fn reload(State(gateway): State<Arc<Gateway>>) -> Result<Json<Reloaded>, Error> {
     let done = tokio::task::block_in_place(|| gateway.reload());
     let changes = done.map_err(|error| {

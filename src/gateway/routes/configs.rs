@@ -1,4 +1,4 @@
-//! Predict configs of a service: stored settings of a request, chosen by their id.
+//! Routes for predict configs of a service: stored configs that requests select by id.
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ use crate::account::{NewConfig, Permission, PredictConfig, number};
 use crate::database::Timestamp;
 use crate::service::Service;
 
-/// Longest name of a config, in characters.
+/// Maximum length of a config's name, in characters.
 const LONGEST_NAME: usize = 200;
 
-/// Longest config, in bytes.
+/// Maximum size of a config, in bytes.
 const LONGEST_CONFIG: usize = 64 << 10;
 
-/// The routes under a prefix.
+/// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
     Routes::new()
         .routes(only(routes!(list, create)))
@@ -39,9 +39,9 @@ pub(super) fn routes() -> Routes {
 struct PredictConfigData {
     id: PredictConfigId,
     name: String,
-    /// Whether it is taken where a request names none.
+    /// `true` for the config that requests use by default.
     is_default: bool,
-    /// The config, JSON as a text.
+    /// The config as a JSON string.
     config: String,
 }
 
@@ -54,17 +54,17 @@ struct PredictConfigId {
     config_id: i64,
 }
 
-/// A predict config to be stored.
+/// A predict config to store.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct NewPredictConfig {
-    /// Its name.
+    /// Name of the config.
     #[schema(min_length = 1, max_length = 200)]
     name: String,
-    /// Whether it is taken where a request names none.
+    /// Make it the config that requests use by default.
     #[serde(default)]
     is_default: bool,
-    /// The config: an object, or the text of one.
+    /// The config: an object, or JSON as a string.
     #[schema(value_type = Object)]
     config: serde_json::Value,
 }
@@ -84,7 +84,7 @@ impl PredictConfigData {
     }
 }
 
-/// The service of a path, for its owner or, if only reading, for those who may use it.
+/// Returns the service in a path: for its owner, or with `reading` for any account that may use it.
 pub(super) fn service(
     gateway: &Gateway,
     caller: Caller,
@@ -100,7 +100,7 @@ pub(super) fn service(
     Ok(found)
 }
 
-/// Predict configs of a service.
+/// List the predict configs of a service.
 #[utoipa::path(
     get,
     path = "/account/{account}/model/{model}/predict-config",
@@ -108,7 +108,7 @@ pub(super) fn service(
     operation_id = "listPredictConfigs",
     params(ServicePath),
     responses(
-        (status = 200, description = "Configs, the oldest first", body = Vec<PredictConfigData>),
+        (status = 200, description = "Configs, oldest first", body = Vec<PredictConfigData>),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
         (status = "5XX", description = "The configs could not be read", body = ErrorBody),
     ),
@@ -169,7 +169,7 @@ async fn create(
     Ok(Json(PredictConfigData::of(&service, &stored)))
 }
 
-/// A predict config.
+/// Read a predict config.
 #[utoipa::path(
     get,
     path = "/account/{account}/model/{model}/predict-config/{config}",
@@ -212,7 +212,7 @@ async fn read(
         ("config" = i64, Path, description = "The config's number"),
     ),
     responses(
-        (status = 200, description = "It is deleted"),
+        (status = 200, description = "The config is deleted"),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
         (status = "5XX", description = "The config could not be deleted", body = ErrorBody),
     ),
@@ -236,38 +236,38 @@ async fn delete(
     }
 }
 
-/// The text of a config that was sent as an object or as a text of one.
+/// Returns the JSON text of a config that was sent as an object or as a string.
 pub(super) fn config_text(config: serde_json::Value) -> Result<String, Error> {
     let wrong = |message: String| Error::bad_request(message).with("place", "$.config");
     let text = match config {
         serde_json::Value::String(text) => {
             let parsed: serde_json::Value = serde_json::from_str(&text)
-                .map_err(|error| wrong(format!("the text is no JSON: {error}")))?;
+                .map_err(|error| wrong(format!("invalid JSON: {error}")))?;
             if !parsed.is_object() {
-                return Err(wrong("the text is no object".to_owned()));
+                return Err(wrong("expected a JSON object in the string".to_owned()));
             }
             text
         }
         object @ serde_json::Value::Object(_) => object.to_string(),
-        _ => return Err(wrong("expected an object, or the text of one".to_owned())),
+        _ => return Err(wrong("expected an object, or JSON as a string".to_owned())),
     };
     if text.len() > LONGEST_CONFIG {
-        let message = format!("a config has at most {LONGEST_CONFIG} bytes");
+        let message = format!("the config is too long: expected at most {LONGEST_CONFIG} bytes");
         return Err(wrong(message));
     }
     Ok(text)
 }
 
-/// Fails unless a config may be called so.
+/// Checks the name of a config.
 pub(super) fn require_name(name: &str) -> Result<(), Error> {
     if name.trim().is_empty() || name.chars().count() > LONGEST_NAME {
-        let message = format!("a name has 1 to {LONGEST_NAME} characters");
+        let message = format!("invalid name: expected 1 to {LONGEST_NAME} characters");
         return Err(Error::bad_request(message).with("place", "$.name"));
     }
     Ok(())
 }
 
-/// A body that is not of its form.
+/// Returns the error of a body that does not match its schema.
 pub(super) fn wrong(error: &serde_json::Error) -> Error {
-    Error::bad_request(format!("the body is wrong: {error}")).with("place", "$")
+    Error::bad_request(format!("invalid body: {error}")).with("place", "$")
 }

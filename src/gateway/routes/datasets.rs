@@ -1,4 +1,4 @@
-//! Datasets: uploaded, listed, read, deleted.
+//! Routes for datasets: upload, list, read, delete.
 
 use std::fmt::Write as _;
 use std::io;
@@ -30,16 +30,16 @@ use crate::task::{Blobs, Content, Upload};
 use crate::train::dataset::{Fault, Rejected, Summary, check, pieces};
 use crate::train::{Dataset, DatasetId, Deleted, NewDataset};
 
-/// Longest name and description, in characters.
+/// Maximum length of a name or description, in characters.
 const LONGEST: usize = 1000;
 
-/// The part of a form that holds a dataset.
+/// Name of the form part that holds a dataset.
 const PART: &str = "file";
 
-/// What a form takes around its file, in bytes.
+/// Maximum overhead of a form around its file, in bytes.
 const AROUND: u64 = 64 << 10;
 
-/// The routes under a prefix.
+/// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
     Routes::new()
         .routes(only(routes!(upload)))
@@ -48,28 +48,31 @@ pub(super) fn routes() -> Routes {
         .routes(only(routes!(content)))
 }
 
-/// What a dataset is called.
+/// Properties of a new dataset.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 struct UploadParameters {
-    /// Its name; the file's without one.
+    /// Name of the dataset; default: the file's name.
     #[param(nullable = false, max_length = 1000)]
     name: Option<String>,
-    /// What it is.
+    /// Description of the dataset.
     #[param(nullable = false, max_length = 1000)]
     description: Option<String>,
-    /// Its data type, as its owner names it.
+    /// Data type, as the owner calls it.
     #[param(nullable = false, max_length = 1000)]
     data_type: Option<String>,
-    /// Who may use it, as its owner names it; here only its account may.
+    /// Access mode, as the owner calls it. Only the owner's account has access, whatever its value.
     #[param(nullable = false, max_length = 1000)]
     access_mode: Option<String>,
 }
 
 /// A form with a dataset.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "it is read part by part; this describes it")]
+#[expect(
+    dead_code,
+    reason = "it only describes the document; the form is parsed part by part"
+)]
 struct DatasetForm {
     /// The dataset: JSON lines or CSV, UTF-8.
     #[schema(value_type = String, format = Binary)]
@@ -90,10 +93,10 @@ struct DatasetData {
     /// `text` or `image`.
     holds: &'static str,
     rows: u64,
-    /// How many rows there are of each label.
+    /// Number of rows of each label.
     #[schema(value_type = Object)]
     labels: std::collections::BTreeMap<String, u64>,
-    /// Bytes of its content.
+    /// Size of the content, in bytes.
     size: u64,
     /// ISO 8601, UTC.
     #[schema(format = DateTime)]
@@ -108,13 +111,13 @@ struct DatasetIdData {
     dataset_id: i64,
 }
 
-/// The dataset that a path names.
+/// The dataset in a path.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 struct DatasetPath {
-    /// Its account: name or number
+    /// Account of the dataset: name or number
     account: String,
-    /// The dataset's number
+    /// Number of the dataset
     #[param(value_type = i64)]
     dataset: String,
 }
@@ -144,8 +147,8 @@ impl From<Dataset> for DatasetData {
     }
 }
 
-/// Upload a dataset, as the part `file` of a form or as the body itself. It is checked as it arrives: every
-/// fault has its line.
+/// Upload a dataset, as the part `file` of a form or as the body itself. It is checked while it
+/// arrives; errors name their line.
 #[utoipa::path(
     post,
     path = "/account/{account}/dataset/raw",
@@ -162,7 +165,7 @@ impl From<Dataset> for DatasetData {
     ), description = "JSON lines of `{\"text\": …, \"label\": …}` or `{\"image_base64\": …, \"label\": …}`, or CSV with such columns"),
     responses(
         (status = 200, description = "The dataset", body = DatasetData),
-        (status = "4XX", description = "The dataset was refused: `args.faults` says where it is wrong", body = ErrorBody),
+        (status = "4XX", description = "The dataset was refused: `args.faults` lists its errors", body = ErrorBody),
         (status = "5XX", description = "The dataset could not be stored", body = ErrorBody),
     ),
     security(("key" = [])),
@@ -188,15 +191,14 @@ async fn upload(
             .as_ref()
             .is_some_and(|text| text.chars().count() > LONGEST)
         {
-            let message = format!("at most {LONGEST} characters belong here");
+            let message = format!("expected at most {LONGEST} characters");
             return Err(Error::bad_request(message).with("place", place));
         }
     }
     let store = gateway.jobs.store();
     let most = gateway.settings.training.datasets;
     if store.datasets(Some(own)).await?.len() >= most {
-        let message =
-            format!("the account has {most} datasets, as many as it may have; delete one");
+        let message = format!("the account has reached its limit of {most} datasets; delete one");
         return Err(Error::new(
             StatusCode::CONFLICT,
             "TOO_MANY_DATASETS",
@@ -241,7 +243,7 @@ async fn upload(
     }
 }
 
-/// Datasets of an account.
+/// List the datasets of an account.
 #[utoipa::path(
     get,
     path = "/account/{account}/dataset",
@@ -249,7 +251,7 @@ async fn upload(
     operation_id = "listDatasets",
     params(("account" = String, Path, description = "The datasets' account: its name or number")),
     responses(
-        (status = 200, description = "Datasets, the oldest first", body = Vec<DatasetData>),
+        (status = 200, description = "Datasets, oldest first", body = Vec<DatasetData>),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
         (status = "5XX", description = "The datasets could not be read", body = ErrorBody),
     ),
@@ -265,7 +267,7 @@ async fn list(
     Ok(Json(datasets.into_iter().map(DatasetData::from).collect()))
 }
 
-/// A dataset.
+/// Read a dataset.
 #[utoipa::path(
     get,
     path = "/account/{account}/dataset/{dataset}",
@@ -288,7 +290,7 @@ async fn read(
     Ok(Json(find(&gateway, own, &path.dataset).await?.into()))
 }
 
-/// The content of a dataset, as it was uploaded.
+/// Download the content of a dataset, as it was uploaded.
 #[utoipa::path(
     get,
     path = "/account/{account}/dataset/{dataset}/content",
@@ -330,7 +332,7 @@ async fn content(
     operation_id = "deleteDataset",
     params(DatasetPath),
     responses(
-        (status = 200, description = "It is deleted"),
+        (status = 200, description = "The dataset is deleted"),
         (status = "4XX", description = "The request was refused: 409 while a job needs the dataset", body = ErrorBody),
         (status = "5XX", description = "The dataset could not be deleted", body = ErrorBody),
     ),
@@ -364,7 +366,7 @@ async fn delete(
     }
 }
 
-/// An account's dataset of this number.
+/// Finds an account's dataset by its number.
 async fn find(gateway: &Gateway, own: AccountId, id: &str) -> Result<Dataset, Error> {
     let found = match number(id) {
         Some(number) => gateway.jobs.store().dataset(DatasetId(number)).await?,
@@ -374,7 +376,7 @@ async fn find(gateway: &Gateway, own: AccountId, id: &str) -> Result<Dataset, Er
     found.ok_or_else(|| Error::no_entity("dataset", id))
 }
 
-/// A dataset that was uploaded and has no record yet.
+/// An uploaded dataset that has no record yet.
 struct Stored {
     blob: String,
     size: u64,
@@ -405,7 +407,7 @@ impl Stored {
     }
 }
 
-/// A dataset on its way to the blob store, checked as it passes.
+/// A dataset that is written to the blob store and checked at the same time.
 struct Passing {
     blob: String,
     upload: Upload,
@@ -426,7 +428,7 @@ impl Passing {
         })
     }
 
-    /// Whether more is wanted: not if it is known to be wrong.
+    /// Adds a piece. Returns `false` if the dataset is already known to be invalid.
     async fn push(&mut self, piece: Bytes) -> Result<bool, Error> {
         if self.sender.send(Ok(piece.clone())).await.is_err() {
             return Ok(false);
@@ -444,7 +446,7 @@ impl Passing {
         })?;
         let summary = checked.map_err(rejected)?;
         let Content::Blob { size, sha256 } = self.upload.finish().await? else {
-            return Err(internal(&"an upload is a blob"));
+            return Err(internal(&"the upload is not a blob"));
         };
         Ok(Stored {
             blob: self.blob,
@@ -456,7 +458,7 @@ impl Passing {
     }
 }
 
-/// Whether so many bytes more are within what an account may have stored.
+/// Checks that the account may store this many more bytes.
 async fn fits(gateway: &Gateway, account: AccountId, size: u64) -> Result<(), Error> {
     let Some(room) = gateway.room(account).await? else {
         return Ok(());
@@ -483,7 +485,7 @@ async fn from_body(gateway: &Gateway, mut arriving: Arriving) -> Result<Stored, 
     passing.finish(None).await
 }
 
-/// The part `file` of a form; others are passed over.
+/// Reads the part `file` of a form and skips the others.
 async fn from_form(
     gateway: &Gateway,
     arriving: Arriving,
@@ -511,23 +513,23 @@ async fn from_form(
     Err(Error::bad_request(message).with("place", PART))
 }
 
-/// Why a form's bytes did not come.
+/// The bytes of a form could not be received.
 #[derive(Debug, thiserror::Error)]
 #[error("the body could not be read")]
 struct Broken(Error);
 
-/// What is wrong with a form; its own fault if its bytes did not come.
+/// Returns the error of a malformed form, or the error of the body if that failed.
 fn malformed(error: multer::Error) -> Error {
     match error {
         multer::Error::StreamReadFailed(source) => match source.downcast::<Broken>() {
             Ok(broken) => broken.0,
             Err(other) => Error::bad_request(format!("the form could not be read: {other}")),
         },
-        other => Error::bad_request(format!("the form is wrong: {other}")).with("place", "$"),
+        other => Error::bad_request(format!("invalid form: {other}")).with("place", "$"),
     }
 }
 
-/// What stands between the parts of a form, if the body is one.
+/// Returns the boundary of a form; `None` if the body is not a form.
 fn boundary(headers: &HeaderMap) -> Result<Option<String>, Error> {
     let kind = headers.get(header::CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -546,7 +548,7 @@ fn boundary(headers: &HeaderMap) -> Result<Option<String>, Error> {
 }
 
 fn rejected(rejected: Rejected) -> Error {
-    let message = format!("the dataset is wrong: {rejected}");
+    let message = format!("invalid dataset: {rejected}");
     match rejected {
         Rejected::Wrong { faults, .. } => {
             let told = |fault: &Fault| json!({"line": fault.line, "reason": fault.reason});
@@ -557,14 +559,14 @@ fn rejected(rejected: Rejected) -> Error {
     }
 }
 
-/// A file's name without directories and what headers cannot hold.
+/// Returns a file's name without directories and without characters that headers cannot hold.
 fn plain(name: &str) -> String {
     let name = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let kept = name.chars().filter(|c| !c.is_control()).take(200);
     kept.collect()
 }
 
-/// The header that says a file's name (RFC 6266).
+/// Returns the header that carries a file's name (RFC 6266).
 fn disposition(name: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._- ".contains(c);
     let ascii: String = name

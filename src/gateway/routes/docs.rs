@@ -1,4 +1,4 @@
-//! The API's description, as a whole or for one service, and a page that shows it.
+//! The OpenAPI document of the API, in full or for one service, and a page that shows it.
 
 use std::sync::Arc;
 
@@ -16,18 +16,18 @@ use super::super::takes::{self, Bodies};
 use super::super::visible::{self, visible};
 use crate::service::Service;
 
-/// What all paths of a service have in them.
+/// The part that all paths of a service share.
 const OF_SERVICE: &str = "/account/{account}/model/{model}";
 
-/// Which description is wanted.
+/// Parameters of the document.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Parameters {
-    /// A service by its owner and name, or by its name in the registry: the description then says what its
-    /// requests are exactly.
+    /// A service by owner and name, or by its name in the registry. The document then describes the
+    /// exact requests of that service.
     service: Option<String>,
 }
 
-/// The OpenAPI document.
+/// Returns the OpenAPI document.
 pub(super) async fn document(
     document: &Arc<OpenApi>,
     gateway: &Arc<Gateway>,
@@ -51,15 +51,20 @@ pub(super) async fn document(
     };
     let failed = |error: &dyn std::fmt::Display| {
         let status = StatusCode::INTERNAL_SERVER_ERROR;
-        Error::new(status, "DOCUMENT_FAILED", "the document cannot be made").because(error)
+        Error::new(
+            status,
+            "DOCUMENT_FAILED",
+            "the document cannot be generated",
+        )
+        .because(error)
     };
-    // It reads models' files.
+    // It reads the models' files.
     let narrowed = tokio::task::spawn_blocking(narrow).await;
     let narrowed: Result<Value, serde_json::Error> = narrowed.map_err(|error| failed(&error))?;
     Ok(Json(narrowed.map_err(|error| failed(&error))?).into_response())
 }
 
-/// Makes the document that of one service.
+/// Restricts the document to one service.
 fn narrow(document: &mut Value, service: &Service, bodies: Option<&Bodies>) {
     let Some(Value::Object(paths)) = document.get_mut("paths") else {
         return;
@@ -90,7 +95,7 @@ fn narrow(document: &mut Value, service: &Service, bodies: Option<&Bodies>) {
     }
 }
 
-/// Parameters that name the service have its names only, those that name a config the configs that fit.
+/// Restricts the parameters of an operation to the service's names and to the configs that match.
 fn fix(operation: &mut Value, service: &Service, bodies: Option<&Bodies>) {
     let Some(Value::Array(parameters)) = operation.get_mut("parameters") else {
         return;
@@ -113,7 +118,7 @@ fn fix(operation: &mut Value, service: &Service, bodies: Option<&Bodies>) {
     }
 }
 
-/// The body that stores a predict config.
+/// Returns the schema of the body that stores a predict config.
 fn stored_config(config: &Value) -> Value {
     json!({
         "type": "object",
@@ -126,7 +131,7 @@ fn stored_config(config: &Value) -> Value {
     })
 }
 
-/// The document, for people.
+/// Returns the page that shows the document.
 pub(super) async fn page() -> Html<&'static str> {
     Html(include_str!("docs.html"))
 }

@@ -1,4 +1,4 @@
-//! Training configurations, of services that can be trained and of those derived from them.
+//! Routes for training configurations of trainable services and the services derived from them.
 
 use std::sync::Arc;
 
@@ -23,47 +23,51 @@ use crate::database::Timestamp;
 use crate::service::Service;
 use crate::train::{FitConfig, FitOptions, NewFitConfig};
 
-/// The configuration that every trainable service has: all as it is by default.
+/// Id of the configuration that every trainable service has, with default values only.
 const BUILT_IN: i64 = 0;
 
-/// The routes under a prefix.
+/// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
     Routes::new().routes(only(routes!(list, create)))
 }
 
-/// A training configuration, as the document has it. [`FitOptions`] reads it.
+/// A training configuration, as the OpenAPI document describes it. [`FitOptions`] parses it.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = FitConfigFields)]
-#[expect(dead_code, reason = "it is read elsewhere; this describes it")]
+#[expect(
+    dead_code,
+    reason = "it only describes the document; `FitOptions` parses it"
+)]
 pub(super) struct Fields {
-    /// Strength of the penalty on squared weights: scikit-learn's 1/C. Without it, it is chosen by the kept rows.
+    /// Strength of the penalty on squared weights: scikit-learn's 1/C. By default chosen by
+    /// validation.
     #[schema(minimum = 0, maximum = 1_000_000_000)]
     l2: Option<f64>,
-    /// Most iterations of L-BFGS.
+    /// Maximum number of iterations of L-BFGS.
     #[schema(minimum = 1, maximum = 100_000)]
     max_iterations: Option<u64>,
-    /// It ends where no part of the gradient of the mean loss is greater.
+    /// Training ends when no component of the mean loss' gradient exceeds this value.
     #[schema(exclusive_minimum = 0, maximum = 1)]
     tolerance: Option<f64>,
-    /// The part of each label's rows that is kept to measure by.
+    /// Fraction of each label's rows that is reserved for validation.
     #[schema(minimum = 0, maximum = 0.9)]
     validation_fraction: Option<f64>,
-    /// Decides which rows those are.
+    /// Random seed that selects those rows.
     #[schema(minimum = 0, maximum = 9_007_199_254_740_991_i64)]
     seed: Option<u64>,
-    /// How much rows count by their labels; an object with a number for each label is taken, too. Without it and
-    /// `l2` it is chosen by the kept rows.
+    /// Weights of rows by label; an object with a number for each label is accepted, too. Without
+    /// it and `l2`, it is chosen by validation.
     class_weights: Option<Weights>,
-    /// Cut texts that are too long for the model.
+    /// Truncate texts that are too long for the model.
     truncate: Option<bool>,
-    /// The backend whose model embeds.
+    /// Backend whose model computes embeddings.
     backend: Option<String>,
-    /// Its precision.
+    /// Precision of that model.
     precision: Option<String>,
 }
 
-/// How much rows count.
+/// Weights of rows.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = ClassWeights)]
@@ -72,17 +76,17 @@ enum Weights {
     Balanced,
 }
 
-/// A training configuration to be stored.
+/// A training configuration to store.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct NewFitConfigData {
-    /// Its name.
+    /// Name of the config.
     #[schema(pattern = "^[!-~]", max_length = 200)]
     name: String,
-    /// Whether it is the one to begin with.
+    /// Marks the config that clients should start with.
     #[serde(default)]
     is_default: bool,
-    /// The config: an object, or the text of one.
+    /// The config: an object, or JSON as a string.
     #[schema(value_type = Fields)]
     config: Value,
 }
@@ -93,11 +97,11 @@ struct NewFitConfigData {
 struct FitConfigData {
     id: FitConfigId,
     name: String,
-    /// Whether it is the one to begin with.
+    /// `true` for the config that clients should start with.
     is_default: bool,
-    /// Whether somebody stored it; the one that every trainable service has was not.
+    /// `true` for a stored config, `false` for the built-in one of every trainable service.
     is_manual: bool,
-    /// The config, JSON as a text.
+    /// The config as a JSON string.
     config: String,
 }
 
@@ -148,7 +152,7 @@ impl FitConfigData {
     operation_id = "listFitConfigs",
     params(ServicePath),
     responses(
-        (status = 200, description = "Configs, the oldest first; a derived service has those of its base too", body = Vec<FitConfigData>),
+        (status = 200, description = "Configs, oldest first; a derived service also has those of its base", body = Vec<FitConfigData>),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
         (status = "5XX", description = "The configs could not be read", body = ErrorBody),
     ),
@@ -225,7 +229,7 @@ async fn create(
     Ok(Json(FitConfigData::of(service.owner, stored)))
 }
 
-/// The text of a stored configuration: the service's own, its base's, or the one that all have.
+/// Returns the text of a stored configuration: the service's own, its base's, or the built-in one.
 pub(super) async fn stored_config(
     gateway: &Gateway,
     service: &Service,

@@ -1,4 +1,4 @@
-//! Is it alive, is it ready, how is it doing: no key.
+//! Routes for liveness, readiness and metrics. They need no key.
 
 use std::sync::Arc;
 
@@ -19,49 +19,49 @@ use super::super::readiness::not_ready;
 use super::path::{Routes, only};
 use crate::metric::Format;
 
-/// The routes, under no prefix.
+/// Returns the routes for liveness and readiness.
 pub(super) fn routes() -> Routes {
     Routes::new()
         .routes(only(routes!(live)))
         .routes(only(routes!(ready)))
 }
 
-/// The page of metrics, which a listener of its own may have.
+/// Returns the route of the metrics page, which may be on the operators' listener.
 pub(super) fn metrics_routes() -> Routes {
     Routes::new().routes(only(routes!(metrics)))
 }
 
-/// How the server is.
+/// The state of the server.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Health {
     /// `ok`.
     status: &'static str,
-    /// The release.
+    /// Version of pkgtool.
     version: &'static str,
     /// Seconds since the start.
     uptime_s: u64,
 }
 
-/// What is served.
+/// The workload of a server that is ready.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Readiness {
     /// `ready`.
     status: &'static str,
-    /// Services.
+    /// Number of services.
     services: usize,
-    /// Of these, those that nothing here runs.
+    /// Number of services without an engine that can run them.
     inactive: usize,
-    /// Packages that are there but not served; the log says why.
+    /// Number of packages that are not served; the log says why.
     unserved: usize,
-    /// Waiting tasks.
+    /// Number of waiting tasks.
     waiting: u64,
-    /// Running tasks.
+    /// Number of running tasks.
     running: u64,
 }
 
-/// Alive.
+/// Check that the server is alive.
 #[utoipa::path(
     get,
     path = "/healthz",
@@ -77,15 +77,15 @@ async fn live(State(gateway): State<Arc<Gateway>>) -> Json<Health> {
     })
 }
 
-/// Ready: what is accepted is kept. Otherwise `args.reason` says why not.
+/// Check that the server can store requests. Otherwise `args.reason` says why not.
 #[utoipa::path(
     get,
     path = "/readyz",
     tag = "health",
     operation_id = "readiness",
     responses(
-        (status = 200, description = "The server takes requests", body = Readiness),
-        (status = "5XX", description = "It stops, its disk is full, or its database is damaged or does not answer", body = ErrorBody),
+        (status = 200, description = "The server accepts requests", body = Readiness),
+        (status = "5XX", description = "The server is shutting down, its disk is full, or its database is damaged or does not answer", body = ErrorBody),
     ),
 )]
 async fn ready(State(gateway): State<Arc<Gateway>>) -> Result<Json<Readiness>, Error> {
@@ -107,13 +107,13 @@ async fn ready(State(gateway): State<Arc<Gateway>>) -> Result<Json<Readiness>, E
     }))
 }
 
-/// Metrics, for Prometheus.
+/// Read metrics, for Prometheus.
 #[utoipa::path(
     get,
     path = "/metrics",
     tag = "health",
     operation_id = "metrics",
-    responses((status = 200, description = "Metrics: Prometheus' text format 0.0.4, or OpenMetrics 1.0 where `Accept` asks for it", content(
+    responses((status = 200, description = "Metrics: Prometheus' text format 0.0.4, or OpenMetrics 1.0 if `Accept` asks for it", content(
         (String = "text/plain"),
         (String = "application/openmetrics-text"),
     ))),

@@ -1,4 +1,4 @@
-//! Training jobs: what became of them, how well their results do, their cancellation.
+//! Routes for training jobs: state, metrics, cancellation.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use crate::account::{AccountId, Permission, number};
 use crate::database::Timestamp;
 use crate::train::{Job, JobId, JobState};
 
-/// Most jobs that are listed, the newest.
+/// Maximum number of listed jobs, newest first.
 const MOST: usize = 1000;
 
-/// The routes under a prefix.
+/// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
     Routes::new()
         .routes(only(routes!(list)))
@@ -44,23 +44,23 @@ pub(super) struct JobData {
     job_type: &'static str,
     /// `WAITING`, `RUNNING`, `SUCCESS`, `FAILED` or `CANCELED`.
     state: &'static str,
-    /// The same.
+    /// Same as `state`.
     status: &'static str,
-    /// Whether the state stays so.
+    /// `true` if the state is final.
     done: bool,
-    /// Whether it failed or was canceled.
+    /// `true` if it failed or was canceled.
     error: bool,
-    /// Why it failed.
+    /// Reason of the failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     error_message: Option<String>,
-    /// How much of it is done, 0 to 100.
+    /// Progress, from 0 to 100.
     percentage: u8,
     /// The service that is trained.
     model_id: i64,
     model_name: String,
     dataset_id: i64,
-    /// How often it was begun.
+    /// Number of attempts.
     attempt: u32,
     /// ISO 8601, UTC.
     #[schema(format = DateTime)]
@@ -71,19 +71,19 @@ pub(super) struct JobData {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime, nullable = false)]
     completed_at: Option<String>,
-    /// How well the result does, of a job that succeeded.
+    /// Quality of the result, for a job that succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>, nullable = false)]
     metrics: Option<Box<RawValue>>,
 }
 
-/// The job that a path names.
+/// The job in a path.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 struct JobPath {
-    /// Its account: name or number
+    /// Account of the job: name or number
     account: String,
-    /// The job's number
+    /// Number of the job
     #[param(value_type = i64)]
     job: String,
 }
@@ -118,7 +118,7 @@ impl From<Job> for JobData {
     }
 }
 
-/// Training jobs of an account.
+/// List the training jobs of an account.
 #[utoipa::path(
     get,
     path = "/account/{account}/job",
@@ -126,7 +126,7 @@ impl From<Job> for JobData {
     operation_id = "listJobs",
     params(("account" = String, Path, description = "The jobs' account: its name or number")),
     responses(
-        (status = 200, description = "Jobs, the newest first, at most 1000", body = Vec<JobData>),
+        (status = 200, description = "Jobs, newest first, at most 1000", body = Vec<JobData>),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
         (status = "5XX", description = "The jobs could not be read", body = ErrorBody),
     ),
@@ -142,7 +142,7 @@ async fn list(
     Ok(Json(jobs.into_iter().map(JobData::from).collect()))
 }
 
-/// A training job.
+/// Read a training job.
 #[utoipa::path(
     get,
     path = "/account/{account}/job/{job}",
@@ -150,7 +150,7 @@ async fn list(
     operation_id = "readJob",
     params(JobPath),
     responses(
-        (status = 200, description = "Where the job stands", body = JobData),
+        (status = 200, description = "State of the job", body = JobData),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
         (status = "5XX", description = "The job could not be read", body = ErrorBody),
     ),
@@ -165,7 +165,7 @@ async fn read(
     Ok(Json(find(&gateway, own, &path.job).await?.into()))
 }
 
-/// How well the result of a training job does.
+/// Read the quality metrics of a training job's result.
 #[utoipa::path(
     get,
     path = "/account/{account}/job/{job}/metrics",
@@ -173,7 +173,7 @@ async fn read(
     operation_id = "jobMetrics",
     params(JobPath),
     responses(
-        (status = 200, description = "Rows, loss, and of the rows that were kept from training: accuracy, macro F1, each label's precision and recall, the confusion matrix", body = serde_json::Value),
+        (status = 200, description = "Rows, loss, and for the validation rows: accuracy, macro F1, each label's precision and recall, the confusion matrix", body = serde_json::Value),
         (status = "4XX", description = "The request was refused: 404 for a job without metrics", body = ErrorBody),
         (status = "5XX", description = "The job could not be read", body = ErrorBody),
     ),
@@ -199,7 +199,7 @@ async fn metrics(
     })
 }
 
-/// Cancel a training job. One that has ended stays as it is.
+/// Cancel a training job. A finished job stays unchanged.
 #[utoipa::path(
     post,
     path = "/account/{account}/job/{job}/cancel",
@@ -207,7 +207,7 @@ async fn metrics(
     operation_id = "cancelJob",
     params(JobPath),
     responses(
-        (status = 200, description = "The job as it is now", body = JobData),
+        (status = 200, description = "The job in its current state", body = JobData),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
         (status = "5XX", description = "The request could not be stored", body = ErrorBody),
     ),
@@ -225,7 +225,7 @@ async fn cancel(
     Ok(Json(canceled.into()))
 }
 
-/// The last training job of a service.
+/// Read the last training job of a service.
 #[utoipa::path(
     get,
     path = "/account/{account}/model/{model}/last-job",
@@ -233,8 +233,8 @@ async fn cancel(
     operation_id = "lastJob",
     params(ServicePath),
     responses(
-        (status = 200, description = "Where the job stands", body = JobData),
-        (status = "4XX", description = "The request was refused: 404 where there was none", body = ErrorBody),
+        (status = 200, description = "State of the job", body = JobData),
+        (status = "4XX", description = "The request was refused: 404 for a service without a job", body = ErrorBody),
         (status = "5XX", description = "The job could not be read", body = ErrorBody),
     ),
     security(("key" = [])),
@@ -263,7 +263,7 @@ async fn last(
     Ok(Json(last.into()))
 }
 
-/// An account's job of this number.
+/// Finds an account's job by its number.
 async fn find(gateway: &Gateway, own: AccountId, id: &str) -> Result<Job, Error> {
     let found = match number(id) {
         Some(number) => gateway.jobs.store().job(JobId(number)).await?,

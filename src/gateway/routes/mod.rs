@@ -1,5 +1,5 @@
-//! The routes, one file for each group. A handler and its path stand once, in the group's file: the
-//! router and the OpenAPI document are both made of them.
+//! The routes of the gateway, one file per group. A handler and its path are declared once, in the
+//! group's file. The router and the OpenAPI document are built from these declarations.
 
 mod adapters;
 mod admin;
@@ -35,13 +35,13 @@ use super::observe::Observing;
 use super::{Gateway, openapi};
 use path::{Routes, reading, taking};
 
-/// Spellings of one prefix.
+/// Equivalent spellings of one prefix.
 const PREFIXES: [&str; 3] = ["/api/mlpgateway", "/api/mlpgate", "/api/mlpcore"];
 
-/// A group's routes, the spellings of its prefix, and the one that the document has.
+/// A group's routes, the spellings of its prefix, and the spelling in the OpenAPI document.
 type Group = (fn() -> Routes, &'static [&'static str], &'static str);
 
-/// The groups under a prefix.
+/// The groups with a prefix.
 const GROUPS: [Group; 12] = [
     (tasks::routes, &PREFIXES, "/api/mlpgateway"),
     (predict::routes, &PREFIXES, "/api/mlpgateway"),
@@ -61,18 +61,18 @@ const GROUPS: [Group; 12] = [
     (adapters::direct, &adapters::DIRECT, adapters::DIRECT[0]),
 ];
 
-/// Bytes from which on an answer is compressed.
+/// Minimum size of a compressed answer, in bytes.
 const LEAST_COMPRESSED: u64 = 1024;
 
-/// Days a browser may remember what is allowed across origins.
+/// How long a browser may cache the permissions of cross-origin requests.
 const CORS_MAX_AGE: std::time::Duration = std::time::Duration::from_hours(1);
 
-/// Whether a path tells how the server is: there is always a connection for that.
+/// Returns `true` for the paths of health checks. Extra connections are reserved for them.
 pub(super) fn tells_health(path: &str) -> bool {
     ["/healthz", "/readyz", "/metrics"].contains(&path)
 }
 
-/// All routes.
+/// Returns all routes.
 pub(super) fn router(gateway: Arc<Gateway>) -> Router {
     let has_metrics = gateway.settings.admin.listen.0.is_none();
     let (routes, document) = described(has_metrics).split_for_parts();
@@ -100,12 +100,12 @@ pub(super) fn router(gateway: Arc<Gateway>) -> Router {
     .with_state(gateway)
 }
 
-/// The same routes; answers that are worth it are compressed.
+/// Returns the same routes with compression of large answers.
 pub(super) fn compressing(router: Router) -> Router {
     router.layer(compression())
 }
 
-/// The routes of the operators' listener.
+/// Returns the routes of the operators' listener.
 pub(super) fn for_operators(gateway: Arc<Gateway>) -> Router {
     let routes = health::routes().merge(health::metrics_routes());
     let (routes, _) = routes.under("", OpenApiRouter::new()).split_for_parts();
@@ -118,7 +118,7 @@ fn observed(routes: Router<Arc<Gateway>>, gateway: &Arc<Gateway>) -> Router<Arc<
     routes.layer(Observing(Arc::clone(gateway)))
 }
 
-/// Answers that are worth it are compressed for clients that say so; events leave as they come.
+/// Compresses large answers for clients that accept it. Events are never compressed.
 fn compression() -> CompressionLayer<impl Predicate> {
     let worth = SizeAbove::new(LEAST_COMPRESSED)
         .and(NotForContentType::SSE)
@@ -128,7 +128,7 @@ fn compression() -> CompressionLayer<impl Predicate> {
         .compress_when(worth)
 }
 
-/// Everything that the document describes, under every spelling of its prefix.
+/// Returns all documented routes, under every spelling of their prefix.
 fn described(has_metrics: bool) -> OpenApiRouter<Arc<Gateway>> {
     let frame = OpenApiRouter::with_openapi(openapi::frame());
     let mut all = health::routes().under("", frame);

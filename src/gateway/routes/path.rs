@@ -1,4 +1,5 @@
-//! A path: its handlers, what the document says of them, and its answer to other methods.
+//! Tables of routes: paths with their handlers, their OpenAPI description, and their answer to
+//! unsupported methods.
 
 use std::sync::Arc;
 
@@ -10,16 +11,16 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use super::super::Gateway;
 use super::super::error::Error;
 
-/// A router, with what the document says of its paths.
+/// A router with the OpenAPI description of its paths.
 pub(super) type Router = OpenApiRouter<Arc<Gateway>>;
 
-/// The handlers of a path, likewise.
+/// The handlers of a path with their OpenAPI description.
 pub(super) type Handlers = UtoipaMethodRouter<Arc<Gateway>>;
 
-/// Paths with their handlers, to be had under any prefix.
+/// Paths with their handlers, which can be mounted under any prefix.
 pub(super) struct Routes(Vec<Route>);
 
-/// Where handlers are reached, and what the document says of them.
+/// The handlers of a path, and their OpenAPI description.
 struct Route {
     paths: Vec<String>,
     handlers: MethodRouter<Arc<Gateway>>,
@@ -28,23 +29,23 @@ struct Route {
 }
 
 impl Routes {
-    /// None.
+    /// Creates an empty table.
     pub(super) fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// These, and one more path.
+    /// Adds a path.
     pub(super) fn routes(self, handlers: Handlers) -> Self {
         let paths = handlers.1.paths.keys().cloned().collect();
         self.and(paths, handlers)
     }
 
-    /// These, and handlers whose path the document writes in another way.
+    /// Adds handlers at a path that the OpenAPI document spells differently.
     pub(super) fn routes_at(self, path: &str, handlers: Handlers) -> Self {
         self.and(vec![path.to_owned()], handlers)
     }
 
-    /// These, and a path that is not in the document.
+    /// Adds a path that the OpenAPI document omits.
     pub(super) fn route(self, path: &str, handlers: MethodRouter<Arc<Gateway>>) -> Self {
         let handlers = (Vec::new(), Paths::new(), handlers);
         self.and(vec![path.to_owned()], handlers)
@@ -60,13 +61,13 @@ impl Routes {
         self
     }
 
-    /// These and others.
+    /// Adds all routes of another table.
     pub(super) fn merge(mut self, others: Self) -> Self {
         self.0.extend(others.0);
         self
     }
 
-    /// The same, without a word in the document.
+    /// Removes all routes from the OpenAPI document.
     pub(super) fn undescribed(mut self) -> Self {
         for route in &mut self.0 {
             route.described = Paths::new();
@@ -75,8 +76,8 @@ impl Routes {
         self
     }
 
-    /// A router with these paths under a prefix. One that is nested in another would make every request
-    /// a new URI.
+    /// Adds the routes to a router under a prefix. This avoids nested routers, which make a new URI
+    /// for every request.
     pub(super) fn under(self, prefix: &str, mut router: Router) -> Router {
         for route in self.0 {
             for path in &route.paths {
@@ -93,13 +94,13 @@ impl Routes {
     }
 }
 
-/// A path of the document, which says what methods it takes if it is asked with another.
+/// Makes a documented path answer unsupported methods with the list of its methods.
 pub(super) fn only((schemas, paths, handlers): Handlers) -> Handlers {
     let methods = methods(&paths);
     (schemas, paths, taking(handlers, &methods))
 }
 
-/// The methods that the handlers of a path take.
+/// Returns the methods that the handlers of a path support.
 fn methods(paths: &Paths) -> String {
     let of = |has: fn(&PathItem) -> bool| paths.paths.values().any(has);
     let all = [
@@ -114,12 +115,12 @@ fn methods(paths: &Paths) -> String {
     names.join(", ")
 }
 
-/// A path that is only read, and not in the document.
+/// Makes an undocumented, read-only path answer unsupported methods with the list of its methods.
 pub(super) fn reading(handlers: MethodRouter<Arc<Gateway>>) -> MethodRouter<Arc<Gateway>> {
     taking(handlers, "GET, HEAD")
 }
 
-/// A path that takes these methods and says so, if it is asked with another.
+/// Makes a path answer unsupported methods with this list.
 pub(super) fn taking(
     handlers: MethodRouter<Arc<Gateway>>,
     methods: &str,

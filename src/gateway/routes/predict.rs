@@ -1,4 +1,4 @@
-//! Synchronous predict.
+//! Routes for synchronous predict requests.
 
 use axum::body::Body;
 use axum::http::{StatusCode, header};
@@ -14,7 +14,7 @@ use super::super::form::{
 use super::path::{Routes, only};
 use crate::service;
 
-/// The routes under a prefix.
+/// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
     Routes::new()
         .routes(only(routes!(raw)))
@@ -35,7 +35,7 @@ pub(super) fn routes() -> Routes {
             (serde_json::Value = "application/json"),
             (String = "*/*"),
         )),
-        (status = 204, description = "The service answered without a body, as a proxy's upstream may"),
+        (status = 204, description = "The service answered without a body, which a proxy's upstream may do"),
         (status = "2XX", description = "Another success of a proxy's upstream", content(
             (serde_json::Value = "application/json"),
             (String = "*/*"),
@@ -62,7 +62,7 @@ pub(super) async fn raw(Asked { call, .. }: Asked<Raw>) -> Result<Response, Erro
             (serde_json::Value = "application/json"),
             (String = "*/*"),
         )),
-        (status = 204, description = "The service answered without a body, as a proxy's upstream may"),
+        (status = 204, description = "The service answered without a body, which a proxy's upstream may do"),
         (status = "2XX", description = "Another success of a proxy's upstream", content(
             (serde_json::Value = "application/json"),
             (String = "*/*"),
@@ -76,7 +76,7 @@ async fn with_config(Asked { call, .. }: Asked<Whole>) -> Result<Response, Error
     answer(call).await
 }
 
-/// Predict with data and config as texts.
+/// Predict with data and config as strings.
 #[utoipa::path(
     post,
     path = "/account/{account}/model/{model}/predict-with-config-v2",
@@ -89,7 +89,7 @@ async fn with_config(Asked { call, .. }: Asked<Whole>) -> Result<Response, Error
             (serde_json::Value = "application/json"),
             (String = "*/*"),
         )),
-        (status = 204, description = "The service answered without a body, as a proxy's upstream may"),
+        (status = 204, description = "The service answered without a body, which a proxy's upstream may do"),
         (status = "2XX", description = "Another success of a proxy's upstream", content(
             (serde_json::Value = "application/json"),
             (String = "*/*"),
@@ -112,16 +112,16 @@ async fn answer(call: Call) -> Result<Response, Error> {
     Ok(match answer.body {
         service::Body::Whole(body) => answered(answer.status, content_type, body),
         service::Body::Stream(chunks) => {
-            // The status is told already: all that is left is to end the body, and the log.
+            // The status was already sent, so the error only ends the body and is logged.
             let chunks = chunks.inspect_err(|error| {
-                tracing::warn!(%error, "an answer broke off");
+                tracing::warn!(%error, "the answer was interrupted");
             });
             answered(answer.status, content_type, Body::from_stream(chunks))
         }
     })
 }
 
-/// The response that a service gave, with its status. Some statuses have no body.
+/// Returns a service's answer as a response. Some statuses have no body.
 pub(super) fn answered(status: u16, content_type: String, body: impl Into<Body>) -> Response {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
     if matches!(status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT) {

@@ -1,4 +1,5 @@
-//! The registry: who offers which models, and what they take. It needs no key, and shows more with one.
+//! Routes of the registry: providers, their models, and the models' parameters. They need no key;
+//! with a key they also show the models that it may use.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use super::path::{Routes, only};
 use crate::service::{Description, Device, Kind};
 use crate::text::embedding::Pooling;
 
-/// The backends' names as people write them.
+/// Display names of the backends.
 const DISPLAY_NAMES: [(&str, &str); 5] = [
     ("xnnpack", "XNNPACK"),
     ("coreml", "Core ML"),
@@ -27,7 +28,7 @@ const DISPLAY_NAMES: [(&str, &str); 5] = [
     ("mlx", "MLX"),
 ];
 
-/// The routes under a prefix.
+/// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
     Routes::new()
         .routes(only(routes!(providers)))
@@ -35,7 +36,7 @@ pub(super) fn routes() -> Routes {
         .routes(only(routes!(model)))
 }
 
-/// Who offers models: a backend that serves something here, or an upstream.
+/// A provider of models: a backend that serves a model here, or an upstream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Provider {
@@ -66,9 +67,9 @@ struct Model {
     /// Display name.
     display_name: String,
     provider: Provider,
-    /// Whether anything here runs it with this provider; a request of it is refused otherwise.
+    /// `true` if an engine can run it with this provider; requests are rejected otherwise.
     is_active: bool,
-    /// Why nothing here runs it with this provider, of one that is not active.
+    /// The reason why it is inactive with this provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     inactive_reason: Option<String>,
@@ -81,7 +82,7 @@ struct Model {
     updated_at: String,
 }
 
-/// What a model is, and what a predict config may set.
+/// The properties of a model, and the variables that a predict config may set.
 #[derive(Debug, Default, Serialize, ToSchema)]
 struct Parameters {
     /// Each has `type`, `name`, `value`.
@@ -92,7 +93,7 @@ struct Parameters {
     variables: Vec<Value>,
 }
 
-/// Who offers models.
+/// List the providers of models.
 #[utoipa::path(
     get,
     path = "/providers",
@@ -104,7 +105,7 @@ struct Parameters {
 async fn providers(State(gateway): State<Arc<Gateway>>, viewer: Viewer) -> Json<Providers> {
     let mut providers: Vec<Provider> = Vec::new();
     let visible = visible(&gateway, viewer);
-    // Of two with one name the backend is meant.
+    // If a backend and an upstream share a name, the backend is shown.
     let (devices, proxies): (Vec<_>, Vec<_>) =
         visible.iter().partition(|seen| seen.device().is_some());
     for seen in devices.into_iter().chain(proxies) {
@@ -118,7 +119,7 @@ async fn providers(State(gateway): State<Arc<Gateway>>, viewer: Viewer) -> Json<
     Json(Providers { providers })
 }
 
-/// Models of a provider.
+/// List the models of a provider.
 #[utoipa::path(
     get,
     path = "/providers/{provider}/models",
@@ -126,8 +127,8 @@ async fn providers(State(gateway): State<Arc<Gateway>>, viewer: Viewer) -> Json<
     operation_id = "listModels",
     params(("provider" = String, Path, description = "The provider's name")),
     responses(
-        (status = 200, description = "Models that are public or listed, and with a key those that it may use", body = Models),
-        (status = "4XX", description = "There is no such provider", body = ErrorBody),
+        (status = 200, description = "Public and listed models, and with a key those that it may use", body = Models),
+        (status = "4XX", description = "Unknown provider", body = ErrorBody),
     ),
     security((), ("key" = [])),
 )]
@@ -144,7 +145,7 @@ async fn models(
     }))
 }
 
-/// A model of a provider.
+/// Read a model of a provider.
 #[utoipa::path(
     get,
     path = "/providers/{provider}/models/{model}",
@@ -156,7 +157,7 @@ async fn models(
     ),
     responses(
         (status = 200, description = "The model", body = Model),
-        (status = "4XX", description = "There is no such model", body = ErrorBody),
+        (status = "4XX", description = "Unknown model", body = ErrorBody),
     ),
     security((), ("key" = [])),
 )]
@@ -175,7 +176,7 @@ async fn model(
     }
 }
 
-/// What a provider of this name offers, if there is one.
+/// Returns the models of a provider.
 fn of_provider<'v>(
     visible: &'v [Visible],
     provider: &str,
@@ -343,7 +344,7 @@ fn parameters(device: &Device, backend: &str) -> Parameters {
     }
 }
 
-/// What a predict config may set where texts are embedded.
+/// Returns the variables of a predict config for text embeddings.
 fn of_embeddings(device: &Device) -> [Value; 4] {
     let ways = Pooling::ALL.map(|(_, name)| name);
     let meant = device.meant(None).ok();

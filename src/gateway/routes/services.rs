@@ -1,4 +1,5 @@
-//! Service info, complete: a client refuses an answer that lacks any of it.
+//! Routes for service info. The answer has all fields, since clients reject an answer that lacks
+//! one.
 
 use std::sync::Arc;
 
@@ -18,10 +19,10 @@ use super::path::{Routes, only};
 use crate::account::Permission;
 use crate::service::{Kind, Service};
 
-/// Seconds that a session may take to load.
+/// Maximum time to load a session, in seconds.
 const LOAD_TIMEOUT: u64 = 300;
 
-/// The routes under a prefix.
+/// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
     Routes::new()
         .routes(only(routes!(info)))
@@ -35,24 +36,24 @@ pub(super) fn routes() -> Routes {
 pub(super) struct ServiceInfo {
     id: ServiceId,
     model_name: String,
-    /// The service that it was derived from, of one that was.
+    /// The base service of a derived one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     derived_from: Option<DerivedFrom>,
-    /// Whether anything here runs it; a request of it is refused otherwise.
+    /// `true` if an engine can run it; requests are rejected otherwise.
     is_active: bool,
-    /// Why nothing here runs it, of one that is not active.
+    /// The reason why it is inactive.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     inactive_reason: Option<String>,
-    /// Account that owns the image; the service's own here.
+    /// Account that owns the image; always the service's own.
     image_account_id: i64,
     composite: bool,
-    /// Whether it can be trained.
+    /// `true` if services can be derived from it and trained.
     fittable: bool,
     favorite: bool,
     restricted_image_access: bool,
-    /// `INTERNAL` for a package's models, `EXTERNAL` for another HTTP service.
+    /// `INTERNAL` for models of a package, `EXTERNAL` for another HTTP service.
     hosting_type: &'static str,
     #[schema(value_type = Vec<Object>)]
     persistent_volumes: [(); 0],
@@ -71,7 +72,7 @@ pub(super) struct ServiceInfo {
     archive_settings: ArchiveSettings,
 }
 
-/// A service's number and its account's.
+/// Number of a service and of its account.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ServiceId {
@@ -79,7 +80,7 @@ struct ServiceId {
     model_id: i64,
 }
 
-/// The service that another was derived from.
+/// The service from which another was derived.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct DerivedFrom {
@@ -99,12 +100,12 @@ struct ServiceTimeouts {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ResourceLimits {
-    /// Threads of a run; `0` leaves it to the engine.
+    /// Number of threads of a run; `0`: the engine's default.
     cpu_request: String,
-    /// Bytes of a session's process; `0` is no limit.
+    /// Maximum memory of a session's process, in bytes; `0`: unlimited.
     memory_limit: String,
     ephemeral_disk_limit: String,
-    /// Whether a run wants a graphics processor; none is set aside here.
+    /// `true` if a run uses a graphics processor. None is reserved.
     gpu_requested: bool,
 }
 
@@ -145,12 +146,12 @@ struct AutoScaling {
     active: bool,
 }
 
-/// Whether other accounts may call it.
+/// Access of other accounts.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct PublicSettings {
     is_public: bool,
-    /// Whether the registry shows it to those who may not call it.
+    /// `true` if the registry shows it to accounts that may not call it.
     is_listed: bool,
 }
 

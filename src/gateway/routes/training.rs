@@ -1,4 +1,4 @@
-//! Training: derive a service from another, start to train it, and the configurations for that.
+//! Routes for training: derive a service from another, and start training jobs.
 
 use std::sync::Arc;
 
@@ -26,10 +26,10 @@ use crate::database::Timestamp;
 use crate::service::{Kind, Listed, Service, Untrained};
 use crate::train::{Created, Dataset, DatasetId, FitOptions, NewDerived, NewJob};
 
-/// Longest name of a derived service.
+/// Maximum length of a derived service's name.
 const LONGEST: usize = 100;
 
-/// The routes under a prefix.
+/// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
     Routes::new()
         .routes(only(routes!(derive)))
@@ -37,53 +37,54 @@ pub(super) fn routes() -> Routes {
         .routes(only(routes!(fit_v2)))
 }
 
-/// What a derived service is to be, in the query.
+/// Properties of a derived service, in the query.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct DeriveParameters {
-    /// Its name: letters `a` to `z`, digits, `_` and `-`. It goes before the body's.
+    /// Name: letters `a` to `z`, digits, `_` and `-`. It overrides the name in the body.
     #[param(
         nullable = false,
         pattern = "^([a-z_][a-z0-9_-]*|[0-9]+[a-z_-][a-z0-9_-]*)$",
         max_length = 100
     )]
     name: Option<String>,
-    /// Whether the registry hides it from others.
+    /// Hide the service from other accounts in the registry.
     #[param(nullable = false)]
     hidden: Option<bool>,
 }
 
-/// The same in a body.
+/// Properties of a derived service, in the body.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 struct DeriveRequest {
-    /// The name of the service to be trained.
+    /// Name of the service to train.
     #[schema(
         nullable = false,
         pattern = "^([a-z_][a-z0-9_-]*|[0-9]+[a-z_-][a-z0-9_-]*)$",
         max_length = 100
     )]
     name: Option<String>,
-    /// Whether the registry hides it from others.
+    /// Hide the service from other accounts in the registry.
     #[schema(nullable = false)]
     hidden: Option<bool>,
 }
 
-/// What a service is trained on, and how: exactly one of `config` and `configId`.
+/// Dataset and configuration of a training: exactly one of `config` and `configId`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct FitRequest {
-    /// A training configuration; as a text in `fit-v2`.
+    /// A training configuration; a string in `fit-v2`.
     #[schema(value_type = Option<Fields>)]
     #[serde(default)]
     config: Option<Value>,
-    /// The number of a stored one.
+    /// Number of a stored configuration.
     #[serde(default)]
     config_id: Option<i64>,
-    /// The dataset's number.
+    /// Number of the dataset.
     dataset_id: i64,
 }
 
-/// Derive a service that can be trained from one that embeds texts or pictures. It belongs to the key's account.
+/// Derive a trainable service from one that embeds texts or images. It belongs to the key's
+/// account.
 #[utoipa::path(
     post,
     path = "/account/{account}/model/{model}/derived",
@@ -93,7 +94,7 @@ struct FitRequest {
     request_body(content = Option<DeriveRequest>, content_type = "application/json"),
     responses(
         (status = 200, description = "The new service", body = ServiceInfo),
-        (status = "4XX", description = "The request was refused: 409 where the service cannot be trained, or the name is taken", body = ErrorBody),
+        (status = "4XX", description = "The request was refused: 409 if the service cannot be trained, or the name is taken", body = ErrorBody),
         (status = "5XX", description = "The service could not be stored", body = ErrorBody),
     ),
     security(("key" = [])),
@@ -110,7 +111,7 @@ async fn derive(
     let trainable = base.device().is_some_and(|device| device.is_trainable());
     if !trainable {
         let message = format!(
-            "`{}` cannot be trained: it embeds neither texts nor pictures",
+            "`{}` cannot be trained: it embeds neither texts nor images",
             base.label()
         );
         return Err(Error::new(
@@ -138,7 +139,7 @@ async fn derive(
     Ok(Json(ServiceInfo::of(&gateway, &service)))
 }
 
-/// Stores a derived service, with the predict configs of its base, and has it found.
+/// Stores a derived service with the predict configs of its base, and adds it to the services.
 async fn new_service(
     gateway: &Gateway,
     owner: AccountId,
@@ -184,7 +185,7 @@ async fn new_service(
     gateway.jobs.derived().add(&derived);
     if let Err(error) = gateway.jobs.serve_results_of(owner, &owner_name) {
         let status = StatusCode::INTERNAL_SERVER_ERROR;
-        let message = "the service's directory could not be made";
+        let message = "the service's directory could not be created";
         return Err(Error::new(status, "INTERNAL_ERROR", message).because(&error));
     }
     let settings = gateway.current().service(&owner_name, name);
@@ -211,7 +212,8 @@ async fn new_service(
         .ok_or_else(|| Error::no_service(name))
 }
 
-/// Start to train a derived service on a dataset. Its training configuration is given, or named by its number.
+/// Start to train a derived service on a dataset. The training configuration is given in full, or
+/// by its number.
 #[utoipa::path(
     post,
     path = "/account/{account}/model/{model}/fit",
@@ -220,7 +222,7 @@ async fn new_service(
     params(ServicePath),
     request_body(content = FitRequest, content_type = "application/json"),
     responses(
-        (status = 200, description = "The job: it is on disk", body = JobData),
+        (status = 200, description = "The job, stored on disk", body = JobData),
         (status = "4XX", description = "The request was refused: 409 for a service that was not derived, or that is being trained", body = ErrorBody),
         (status = "5XX", description = "The job could not be stored", body = ErrorBody),
     ),
@@ -235,7 +237,7 @@ async fn fit(
     start(&gateway, caller, &path, request).await
 }
 
-/// The same, with the configuration as a text.
+/// Start to train a derived service, with the configuration as a string.
 #[utoipa::path(
     post,
     path = "/account/{account}/model/{model}/fit-v2",
@@ -244,7 +246,7 @@ async fn fit(
     params(ServicePath),
     request_body(content = FitRequest, content_type = "application/json"),
     responses(
-        (status = 200, description = "The job: it is on disk", body = JobData),
+        (status = 200, description = "The job, stored on disk", body = JobData),
         (status = "4XX", description = "The request was refused: 409 for a service that was not derived, or that is being trained", body = ErrorBody),
         (status = "5XX", description = "The job could not be stored", body = ErrorBody),
     ),
@@ -268,7 +270,7 @@ async fn start(
     let service = service(gateway, caller, Permission::Write, path)?;
     let Some(derived) = gateway.jobs.derived().get(service.id) else {
         let message = format!(
-            "`{}` was not derived from a trainable service; POST …/derived makes one that can be trained",
+            "`{}` was not derived from a trainable service; POST …/derived creates one that can be trained",
             service.label()
         );
         return Err(Error::new(
@@ -277,7 +279,7 @@ async fn start(
             message,
         ));
     };
-    // A training stores a package, and has a model run.
+    // A training stores a package and runs a model.
     let limit = gateway.limit(service.owner);
     limit.map_err(|error| gateway.refusal(service.owner, error))?;
     gateway.room(service.owner).await?;
@@ -337,7 +339,8 @@ async fn start(
     }
 }
 
-/// Requests of the service go by its default predict config: so does its training, where nothing else is asked.
+/// Selects the model to train with. By default the training uses the service's default predict
+/// config, as its requests do.
 async fn choose_model(
     gateway: &Gateway,
     service: &Service,
@@ -355,8 +358,8 @@ async fn choose_model(
     Ok(())
 }
 
-/// What of a predict config holds for the service that is trained too: its package has components of its own,
-/// and one way of making vectors.
+/// Returns the parts of a predict config that also apply to the derived service. Its package has
+/// its own components, and fixes how vectors are computed.
 fn inherited(config: &str) -> String {
     let Ok(Value::Object(mut members)) = serde_json::from_str(config) else {
         return "{}".to_owned();
@@ -367,7 +370,7 @@ fn inherited(config: &str) -> String {
     Value::Object(members).to_string()
 }
 
-/// What is wrong is told now, where it is known now.
+/// Checks the base service now, to report errors early.
 fn check_base(
     gateway: &Gateway,
     (owner, base): (AccountId, i64),
@@ -376,7 +379,7 @@ fn check_base(
 ) -> Result<(), Error> {
     let found = gateway.services.find(owner, &base.to_string());
     let Some(device) = found.as_ref().and_then(|found| found.device()) else {
-        // It may be served again when the job's turn comes; if not the job says so.
+        // The base may be served again by the time the job runs; otherwise the job fails.
         return Ok(());
     };
     let config = options.predict_config().to_string();
@@ -384,7 +387,8 @@ fn check_base(
     checked.map(drop).map_err(Error::from)
 }
 
-/// A derived service's name is that of its package's folder. Its model token has `_` for each `-`.
+/// Checks the name of a derived service, which is also the folder of its package. The model token
+/// has `_` for each `-`.
 fn require_name(name: &str) -> Result<(), Error> {
     let may_be =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
@@ -402,6 +406,6 @@ fn require_name(name: &str) -> Result<(), Error> {
 }
 
 fn one_of(given: &str) -> Error {
-    let message = format!("exactly one of `config` and `configId` belongs here; {given} was given");
+    let message = format!("expected exactly one of `config` and `configId`, got {given}");
     Error::bad_request(message).with("place", "$")
 }

@@ -1,4 +1,4 @@
-//! What an account used: requests and tokens, by service and day.
+//! Route for an account's usage: requests, tokens and CPU time, by service and day.
 
 use std::sync::Arc;
 
@@ -16,44 +16,44 @@ use super::path::{Routes, only};
 use crate::account::{self, Counted, Permission};
 use crate::database::{Day, Timestamp};
 
-/// Days that are told where the query names none, beside the last.
+/// Default length of the period, in days before the last one.
 const DAYS: u32 = 30;
 
-/// The routes under a prefix.
+/// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
     Routes::new().routes(only(routes!(read)))
 }
 
-/// The days that are asked for.
+/// The requested period.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct Days {
-    /// The first day, in UTC; without it 30 days before the last.
+    /// First day, in UTC; default: 30 days before the last.
     #[param(nullable = false, format = Date, example = "2026-11-01")]
     from: Option<String>,
-    /// The last day, in UTC; without it today.
+    /// Last day, in UTC; default: today.
     #[param(nullable = false, format = Date, example = "2026-11-30")]
     to: Option<String>,
 }
 
-/// What an account used.
+/// Usage of an account.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = AccountUsage)]
 struct Told {
-    /// The first day that was asked for.
+    /// First day of the period.
     from: String,
-    /// The last day.
+    /// Last day of the period.
     to: String,
-    /// By day and service, in this order. Of days without requests there is nothing.
+    /// Usage by day and service, in this order. Days without requests are omitted.
     usage: Vec<OfService>,
-    /// All of it.
+    /// Sum of all entries.
     total: Sum,
-    /// CPU seconds that the models of the account's requests took, in sum.
+    /// CPU seconds of the models that ran the account's requests.
     #[serde(rename = "cpuSeconds")]
     cpu_seconds: f64,
-    /// The same by day. Of days without any there is nothing.
+    /// CPU seconds by day. Days without any are omitted.
     cpu: Vec<CpuOfDay>,
-    /// Bytes that the account has stored now.
+    /// Current storage of the account, in bytes.
     stored: StoredBytes,
 }
 
@@ -65,32 +65,32 @@ struct CpuOfDay {
     seconds: f64,
 }
 
-/// Bytes that an account has stored.
+/// Storage of an account, in bytes.
 #[derive(Debug, Serialize, ToSchema)]
 struct StoredBytes {
     /// Bodies, configs and answers.
     tasks: u64,
     datasets: u64,
-    /// Packages that were trained.
+    /// Trained packages.
     packages: u64,
-    /// Vectors that trainings keep.
+    /// Cached vectors of trainings.
     caches: u64,
     total: u64,
-    /// What it may have; null: any number.
+    /// Maximum storage; null: unlimited.
     #[schema(required)]
     limit: Option<u64>,
 }
 
-/// What was used of a service on a day.
+/// Usage of a service on a day.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ServiceUsage)]
 struct OfService {
     /// The day, in UTC.
     date: String,
     id: ServiceId,
-    /// The name of the service's owner.
+    /// Name of the service's owner.
     account: String,
-    /// The service's name.
+    /// Name of the service.
     model: String,
     #[serde(flatten)]
     sum: Sum,
@@ -104,7 +104,7 @@ struct ServiceId {
     model_id: i64,
 }
 
-/// Requests that were answered, and tokens as far as services say them.
+/// Number of answered requests, and of tokens as far as services report them.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = UsageSum)]
@@ -112,7 +112,7 @@ struct Sum {
     requests: u64,
     prompt_tokens: u64,
     completion_tokens: u64,
-    /// Of the prompts' tokens, those that were known from before.
+    /// Prompt tokens that came from a cache.
     cached_tokens: u64,
 }
 
@@ -142,7 +142,7 @@ impl From<account::Usage> for OfService {
     }
 }
 
-/// What the account used through the chat adapters.
+/// Read an account's usage through the chat adapters.
 #[utoipa::path(
     get,
     path = "/account/{account}/usage",
@@ -212,7 +212,7 @@ fn seconds(micros: u64) -> f64 {
 
 fn day(text: &str, place: &str) -> Result<Day, Error> {
     Day::from_iso(text).ok_or_else(|| {
-        let message = "a day belongs here, such as 2026-11-30";
+        let message = "expected a day such as 2026-11-30";
         Error::bad_request(message).with("place", place)
     })
 }

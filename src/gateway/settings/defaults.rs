@@ -1,4 +1,4 @@
-//! What holds where nothing is set.
+//! Default values of the settings.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

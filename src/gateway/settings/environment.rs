@@ -1,17 +1,18 @@
-//! Settings from environment variables: `PKGTOOL_` and the setting's path in capitals, joined by `_`.
+//! Settings from environment variables: `PKGTOOL_` and the setting's path in capitals, joined by
+//! `_`.
 //!
-//! Invariant: every setting of the file has its variable, and a variable that begins so and is none of them
-//! is refused, unless it is known to be somebody else's.
+//! Invariant: every setting of the file has a variable. An unknown variable with this prefix is
+//! rejected, unless it is known to belong to something else.
 
 use toml::{Table, Value};
 
 use super::{Settings, SettingsError};
 use crate::source::suggest;
 
-/// What the variables begin with.
+/// Prefix of the variables.
 pub(super) const PREFIX: &str = "PKGTOOL_";
 
-/// What begins in the same way and is no setting: variables of the tool's other commands, of its
+/// Variables with the prefix that are not settings: those of the tool's other commands, of its
 /// Python package, of its build and of its tests.
 const OTHERS: [&str; 11] = [
     "PKGTOOL_ACCOUNT",
@@ -27,10 +28,10 @@ const OTHERS: [&str; 11] = [
     "PKGTOOL_URL",
 ];
 
-/// The same, by how they begin.
+/// Prefixes of such variables.
 const OTHER_PREFIXES: [&str; 1] = ["PKGTOOL_TEST_"];
 
-/// The settings with those of the environment over them.
+/// Overrides settings with those from the environment.
 pub(super) fn apply(
     settings: Settings,
     variables: impl Iterator<Item = (String, String)>,
@@ -58,7 +59,7 @@ pub(super) fn apply(
             Ok(parsed) => *value = parsed,
             Err(reason) => return Err(SettingsError::Variable { name, reason }),
         }
-        // Each by itself, so that the error names its variable.
+        // Checked one by one, so that the error names its variable.
         if let Err(error) = table.clone().try_into::<Settings>() {
             return Err(SettingsError::Variable {
                 name,
@@ -71,15 +72,15 @@ pub(super) fn apply(
         .map_err(|error: toml::de::Error| whole(error.to_string()))
 }
 
-/// Whether a variable that is no setting has a meaning elsewhere.
+/// Returns `true` if a variable that is not a setting has another known meaning.
 fn is_of_others(name: &str, text: &str) -> bool {
     OTHERS.contains(&name)
         || OTHER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         || is_of_kubernetes(name, text)
 }
 
-/// Whether Kubernetes made the variable: it tells every container where a service is that is called
-/// `pkgtool`, or begins so, in variables that begin with its name.
+/// Returns `true` if Kubernetes made the variable. It sets variables with the address of every
+/// service in each container, and a service may be called `pkgtool`.
 fn is_of_kubernetes(name: &str, text: &str) -> bool {
     let is_address = text.contains("://") && name.contains("_PORT");
     let of_port = name.split_once("_PORT_").is_some_and(|(_, rest)| {
@@ -91,25 +92,25 @@ fn is_of_kubernetes(name: &str, text: &str) -> bool {
     is_address || of_port || is_of_service
 }
 
-/// The error of a variable that is nobody's.
+/// Returns the error for an unknown variable.
 fn unknown(name: String, table: &Table) -> SettingsError {
     let mut known = Vec::new();
     list(table, PREFIX, &mut known);
     known.extend(OTHERS.map(str::to_owned));
-    // Words are compared in small letters.
+    // The comparison is in lower case.
     let known: Vec<String> = known.iter().map(|name| name.to_lowercase()).collect();
     let meant = suggest::nearest(&name, known.iter().map(String::as_str));
     let meant = meant.map(|meant| format!("; did you mean {}?", meant.to_uppercase()));
     SettingsError::Variable {
         reason: format!(
-            "there is no such setting{}; `pkgtool serve --print-config` shows all of them",
+            "unknown setting{}; `pkgtool serve --print-config` shows all of them",
             meant.unwrap_or_default()
         ),
         name,
     }
 }
 
-/// The variables of all settings.
+/// Lists the variables of all settings.
 fn list(table: &Table, prefix: &str, names: &mut Vec<String>) {
     for (key, value) in table {
         let own = format!("{prefix}{}", key.to_uppercase());
@@ -120,7 +121,7 @@ fn list(table: &Table, prefix: &str, names: &mut Vec<String>) {
     }
 }
 
-/// The value of the setting that a variable names.
+/// Finds the value of the setting that a variable names.
 fn find<'a>(table: &'a mut Table, prefix: &str, name: &str) -> Option<&'a mut Value> {
     for (key, value) in table {
         let own = format!("{prefix}{}", key.to_uppercase());
@@ -136,12 +137,12 @@ fn find<'a>(table: &'a mut Table, prefix: &str, name: &str) -> Option<&'a mut Va
     None
 }
 
-/// A text as a value of the kind that stands there now.
+/// Parses text as a value of the same type as the current one.
 fn parse(now: &Value, text: &str) -> Result<Value, String> {
     let expected = |what: &str| format!("expected {what}, found `{text}`");
     match now {
         Value::String(_) => Ok(Value::String(text.to_owned())),
-        // No setting is below zero.
+        // All settings are non-negative.
         Value::Integer(_) => match text.parse() {
             Ok(number) if number >= 0 => Ok(Value::Integer(number)),
             _ => Err(expected("a whole number")),
@@ -154,7 +155,7 @@ fn parse(now: &Value, text: &str) -> Result<Value, String> {
             .parse()
             .map(Value::Boolean)
             .map_err(|_| expected("`true` or `false`")),
-        // Lists of texts by commas; lists of tables, and tables, as TOML.
+        // Lists of strings are separated by commas; lists of tables, and tables, are TOML.
         Value::Array(_) if !text.trim_start().starts_with('[') => Ok(Value::Array(
             text.split(',')
                 .map(str::trim)
@@ -244,8 +245,8 @@ mod tests {
                 "mean PKGTOOL_LIMITS_BODY_BYTES?",
             ),
             ("PKGTOOL_APIKEY", "7", "mean PKGTOOL_API_KEY?"),
-            ("PKGTOOL_PORT", "9000", "no such setting"),
-            ("PKGTOOL_", "7", "no such setting"),
+            ("PKGTOOL_PORT", "9000", "unknown setting"),
+            ("PKGTOOL_", "7", "unknown setting"),
             ("PKGTOOL_LIMITS_HEADER_COUNT", "0", "at least 1"),
             ("PKGTOOL_LIMITS_HEADER_COUNT", "40000", "at most 32768"),
             (
@@ -273,7 +274,7 @@ mod tests {
         }
     }
 
-    /// Invariant of the file: a setting without a variable would be seen here.
+    /// Invariant of the file: this test detects a setting without a variable.
     #[test]
     fn every_setting_has_its_variable() {
         let mut table = Table::try_from(Settings::default()).expect("it can be written");

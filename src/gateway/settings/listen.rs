@@ -1,4 +1,4 @@
-//! Where to listen: an address, or a name for which the system knows addresses.
+//! The address to listen on: an IP address, or a host name that the system resolves.
 
 use std::fmt;
 use std::io;
@@ -7,23 +7,23 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Longest name of a host, in bytes (RFC 1035).
+/// Maximum length of a host name, in bytes (RFC 1035).
 const LONGEST_NAME: usize = 253;
 
-/// Where to listen.
+/// An address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Listen {
-    /// An address: `127.0.0.1:8080`, `[::1]:8080`.
+    /// IP address and port: `127.0.0.1:8080`, `[::1]:8080`.
     Address(SocketAddr),
-    /// A host's name and a port: `localhost:8080`.
+    /// Host name and port: `localhost:8080`.
     Name(String, u16),
 }
 
-/// The text is neither an address nor a name, with a port.
+/// The text is not a valid address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{text}` is no place to listen at; expected HOST:PORT, such as 127.0.0.1:8080, [::1]:8080 or \
+    "invalid address to listen on: `{text}`; expected HOST:PORT, such as 127.0.0.1:8080, [::1]:8080 or \
      localhost:8080"
 )]
 pub struct NoPlace {
@@ -31,8 +31,8 @@ pub struct NoPlace {
 }
 
 impl Listen {
-    /// The addresses that are meant, those of IPv4 first: clients that know a name only try them all,
-    /// and others use `127.0.0.1`.
+    /// Resolves the addresses, IPv4 first. Clients that use the name try all of them; other clients
+    /// use `127.0.0.1`.
     pub async fn addresses(&self) -> Result<Vec<SocketAddr>, io::Error> {
         let (name, port) = match self {
             Self::Address(address) => return Ok(vec![*address]),
@@ -42,7 +42,7 @@ impl Listen {
         all.sort_by_key(SocketAddr::is_ipv6);
         all.dedup();
         if all.is_empty() {
-            return Err(io::Error::other("the name has no address"));
+            return Err(io::Error::other("the name resolves to no address"));
         }
         Ok(all)
     }
@@ -65,7 +65,7 @@ impl FromStr for Listen {
         let name = text.rsplit_once(':').and_then(|(name, port)| {
             let is_name = (1..=LONGEST_NAME).contains(&name.len())
                 && name.bytes().all(is_of_names)
-                // What has digits only is an address with a slip in it.
+                // A name of digits only is a mistyped address.
                 && name.bytes().any(|byte| byte.is_ascii_alphabetic());
             is_name.then_some(Self::Name(name.to_owned(), port.parse().ok()?))
         });

@@ -1,13 +1,14 @@
-//! Which settings a running server takes over, and which take a restart.
+//! Reload of settings: the list of settings that a running server can change, and the merge of new
+//! settings into current ones.
 //!
-//! Invariant: what is not listed here takes a restart and is named when it was changed; a setting is
-//! never half taken over.
+//! Invariant: every changed setting outside of [`LIVE`] needs a restart and is reported. A setting
+//! is applied completely or not at all.
 
 use toml::{Table, Value};
 
 use super::{Settings, SettingsError};
 
-/// Settings, or tables of them, that are read anew whenever they are used.
+/// Settings, or tables of settings, that are read on every use and can be reloaded.
 const LIVE: [&str; 10] = [
     "defaults",
     "limits.body_bytes",
@@ -21,19 +22,19 @@ const LIVE: [&str; 10] = [
     "trusted_proxies",
 ];
 
-/// What becomes of other settings while a server runs.
+/// The result of a reload.
 #[derive(Debug)]
 pub struct Changes {
-    /// The settings from now on.
+    /// The new settings.
     pub settings: Settings,
-    /// Settings that are new in them.
+    /// Names of settings that were changed.
     pub taken: Vec<String>,
-    /// Settings that differ and take a restart.
+    /// Names of changed settings that need a restart.
     pub left: Vec<String>,
 }
 
 impl Settings {
-    /// These settings with what can be taken over from others while a server runs.
+    /// Merges new settings into these, as far as a running server can change them.
     pub fn take_over(&self, wanted: &Self) -> Result<Changes, SettingsError> {
         let table = |settings: &Self| {
             Table::try_from(settings).map_err(|error| SettingsError::Value {
@@ -43,7 +44,7 @@ impl Settings {
             })
         };
         let mut differences = Differences {
-            // Whether connections speak TLS was decided when the server began to listen.
+            // TLS cannot be switched on or off after the server began to listen.
             frozen: (self.tls.certificate.as_os_str().is_empty()
                 != wanted.tls.certificate.as_os_str().is_empty())
             .then_some("tls"),
@@ -58,7 +59,7 @@ impl Settings {
                 .map_err(|error: toml::de::Error| SettingsError::Value {
                     place: "settings".to_owned(),
                     found: error.message().to_owned(),
-                    expected: "settings that go together".to_owned(),
+                    expected: "consistent settings".to_owned(),
                 })?;
         Ok(Changes {
             settings,

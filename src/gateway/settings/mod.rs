@@ -1,7 +1,9 @@
-//! The gateway's settings: defaults, then `gateway.toml`, then environment variables.
+//! The gateway's settings: defaults, overridden by `gateway.toml`, overridden by environment
+//! variables.
 //!
-//! Invariant: a setting that is not known is refused, with the place where it stands. The command
-//! line goes over all of it, and is not known here.
+//! Command line arguments override all of them; the `serve` command applies those.
+//!
+//! Invariant: an unknown setting is rejected, and the error says where it is.
 
 mod defaults;
 mod environment;
@@ -35,39 +37,38 @@ pub use operators::{
 pub use proxy::{Addresses, Proxy};
 pub use sources::Sources;
 
-/// Name of the account that exists from the start.
+/// Name of the first account, which always exists.
 pub const LOCAL_ACCOUNT: &str = "local";
 
-/// Most bytes that a record may hold.
+/// Maximum size of a body or answer that is stored in a database record, in bytes.
 const MOST_INLINE: usize = 1 << 20;
 
-/// Running tasks for each core where the settings leave it open, and the least number of them.
+/// Default number of running tasks per core, and its minimum in total.
 const PLACES_OF_A_CORE: usize = 128;
 const FEWEST_PLACES: usize = 256;
 
 /// A day, in seconds.
 const DAY: f64 = 86_400.0;
-/// Most fields of a request's head: what the HTTP library can hold.
+/// Maximum number of fields of a request's head that the HTTP library supports.
 const MOST_HEADERS: usize = 1 << 15;
 
-/// Everything that can be set.
+/// All settings of the gateway.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// Where to listen: an address or a name, with a port.
+    /// Address to listen on: an IP address or a name, with a port.
     pub listen: Listen,
-    /// Where the database and the blobs are; empty: the user's own data directory.
+    /// Directory of the database and the blobs; empty: the user's data directory.
     pub data_dir: PathBuf,
-    /// Directories of packages whose services belong to the account `local`, or addresses of packages on
-    /// servers.
+    /// Packages whose services belong to the account `local`: directories, or addresses on servers.
     pub packages: Vec<PathBuf>,
-    /// Bytes that loaded models may take together; 0: half of the machine's memory.
+    /// Maximum memory of all loaded models, in bytes; 0: half of the machine's memory.
     pub memory_budget: u64,
-    /// ONNX Runtime's library; empty: looked for.
+    /// Path of ONNX Runtime's library; empty: search for it.
     pub ort_library: PathBuf,
-    /// Whether the processes that run models and read what clients send are confined.
+    /// Sandbox for the processes that run models and parse clients' data.
     pub sandbox: Mode,
-    /// What is fetched of packages on servers.
+    /// Filters for packages on servers.
     pub sources: Sources,
     /// Limits.
     pub limits: Limits,
@@ -75,30 +76,30 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// Tasks.
     pub tasks: Tasks,
-    /// What accounts used.
+    /// Usage records of accounts.
     pub usage: UsageKept,
     /// Training.
     pub training: TrainingLimits,
     /// Logs.
     pub log: Log,
-    /// What metrics tell apart.
+    /// Limits on the labels of metrics.
     pub metrics: MetricsBounds,
-    /// The listener for operators.
+    /// The operators' listener.
     pub admin: Admin,
-    /// Proxies before the gateway.
+    /// Proxies in front of the gateway.
     pub trusted_proxies: TrustedProxies,
     /// Cross-origin requests.
     pub cors: Cors,
     /// TLS.
     pub tls: Tls,
-    /// How services run that say nothing else.
+    /// Default settings of services.
     pub defaults: ServiceSettings,
-    /// How single services run: what differs from the defaults. By name, `"acme/NAME"` for one of the
-    /// account `acme`.
+    /// Settings of single services that override the defaults. Keys are `NAME`, or `"acme/NAME"`
+    /// for a service of the account `acme`.
     pub services: BTreeMap<String, toml::Table>,
     /// Packages of other accounts.
     pub publishers: Vec<Publisher>,
-    /// Services that are other HTTP services.
+    /// Services that proxy other HTTP services.
     pub proxies: Vec<Proxy>,
 }
 
@@ -106,40 +107,45 @@ pub struct Settings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Waiting tasks of an account, if its requests per second are not fewer.
+    /// Maximum number of waiting tasks of an account. A lower limit of requests per second applies
+    /// to them, too.
     pub waiting: u32,
-    /// Running tasks of an account, likewise.
+    /// Maximum number of running tasks of an account, with the same rule.
     pub running: u32,
-    /// How often a task is tried whose process dies.
+    /// Maximum number of attempts of a task whose process crashes.
     pub attempts: u32,
-    /// Tasks of an account that are kept, whatever their state; 0: any number.
+    /// Maximum number of stored tasks of an account, in any state; 0: unlimited.
     pub stored_tasks: u64,
-    /// Bytes that an account may have stored: tasks (bodies, configs, answers), datasets, trained packages,
-    /// caches of vectors; 0: any number.
+    /// Maximum storage of an account, in bytes: tasks (bodies, configs, answers), datasets, trained
+    /// packages, cached vectors; 0: unlimited.
     pub stored_bytes: u64,
-    /// CPU seconds that the models of an account's requests may take on a day (UTC); 0: any number.
+    /// Maximum CPU seconds of an account's models per day (UTC); 0: unlimited.
     pub cpu_seconds_per_day: u64,
-    /// Bytes of a request's body.
+    /// Maximum size of a request's body, in bytes.
     pub body_bytes: usize,
-    /// Bytes of all request bodies in memory; 0: twice `body_bytes`.
+    /// Maximum memory of all request bodies, in bytes; 0: twice `body_bytes`.
     pub body_memory_bytes: usize,
-    /// Bytes that must be free where the data are; with fewer the server says that it is not ready.
+    /// Minimum free disk space in the data directory, in bytes. Below it the server reports that it
+    /// is not ready.
     pub disk_free_bytes: u64,
-    /// Bytes of an upstream's answer.
+    /// Maximum size of an upstream's answer, in bytes.
     pub answer_bytes: usize,
-    /// Bytes of a request's head.
+    /// Maximum size of a request's head, in bytes.
     pub header_bytes: usize,
-    /// Fields of a request's head.
+    /// Maximum number of fields of a request's head.
     pub header_count: usize,
-    /// Open connections.
+    /// Maximum number of open connections.
     pub connections: usize,
-    /// Open connections that have shown no key; 0: three quarters of `connections`.
+    /// Maximum number of open connections that have shown no key; 0: three quarters of
+    /// `connections`.
     pub connections_without_key: usize,
-    /// Of these, those of one address; 0: half of them.
+    /// Maximum number of such connections from one address; 0: half of `connections_without_key`.
     pub connections_per_address: usize,
-    /// Requests of one key that are being answered, long polls among them; 0: half of `connections`.
+    /// Maximum number of requests in flight of one key, including long polls; 0: half of
+    /// `connections`.
     pub requests_per_key: usize,
-    /// The same of all keys of an account; 0: three quarters of `connections`.
+    /// Maximum number of requests in flight of all keys of an account; 0: three quarters of
+    /// `connections`.
     pub requests_per_account: usize,
 }
 
@@ -147,11 +153,11 @@ pub struct Limits {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timeouts {
-    /// For the head of a request, and between two requests of a connection.
+    /// Timeout for the head of a request, and for the pause between two requests of a connection.
     pub header_s: f64,
-    /// For the body of a request.
+    /// Timeout for the body of a request.
     pub body_s: f64,
-    /// For running requests and tasks when the server stops.
+    /// Grace period for running requests and tasks when the server stops.
     pub grace_s: f64,
 }
 
@@ -159,16 +165,17 @@ pub struct Timeouts {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tasks {
-    /// Days for which answers of more than 150 characters are kept.
+    /// Retention of answers of more than 150 characters, in days.
     pub answer_ttl_days: f64,
-    /// Days for which tasks are kept that have ended, with their answers; 0: until they are deleted.
+    /// Retention of finished tasks and their answers, in days; 0: until they are deleted.
     pub record_ttl_days: f64,
-    /// Bodies and answers of up to so many bytes are kept in the database, longer ones in files.
+    /// Maximum size of bodies and answers in the database, in bytes. Longer ones are stored in
+    /// files.
     pub inline_bytes: usize,
-    /// Running tasks of all accounts; 0: 128 for each core, at least 256. An account that has fewer than an
-    /// equal share of them starts tasks although all places are taken.
+    /// Maximum number of running tasks of all accounts; 0: 128 per core, at least 256. An account
+    /// with fewer than an equal share of them may start tasks even at the limit.
     pub running: usize,
-    /// Seconds without a sign of life after which a running task is taken for lost.
+    /// Seconds without a sign of life after which a running task counts as lost.
     pub lease_s: f64,
 }
 
@@ -178,11 +185,11 @@ pub struct Tasks {
 pub struct Log {
     /// `error`, `warn`, `info`, `debug`, or a filter such as `info,pkgtool::service=debug`.
     pub level: String,
-    /// How a line looks.
+    /// Format of a line.
     pub format: LogFormat,
 }
 
-/// How a line of the log looks.
+/// The format of a log line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
@@ -199,7 +206,7 @@ pub enum LogFormat {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Cors {
-    /// Origins whose pages may call the gateway; `*` is all.
+    /// Origins whose pages may call the gateway; `*`: all.
     pub origins: Vec<String>,
 }
 
@@ -209,7 +216,7 @@ pub struct Cors {
 pub struct Tls {
     /// File with the certificate chain (PEM); empty: no TLS.
     pub certificate: PathBuf,
-    /// File with its private key (PEM).
+    /// File with the certificate's private key (PEM).
     pub key: PathBuf,
 }
 
@@ -217,78 +224,78 @@ pub struct Tls {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Publisher {
-    /// The account's name.
+    /// Name of the account.
     pub account: String,
     /// Directories of its packages, or addresses.
     pub packages: Vec<PathBuf>,
 }
 
-/// Why there are no settings.
+/// The settings are invalid or unreadable.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// The file can't be read.
+    /// The file cannot be read.
     #[error("{}: {error}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// The file is wrong.
+    /// The file is invalid.
     #[error("{}: {}", path.display(), in_one_line(error))]
     File {
         /// The file.
         path: PathBuf,
-        /// Where and why.
+        /// Location and reason.
         error: toml::de::Error,
     },
-    /// An environment variable is wrong.
+    /// An environment variable is invalid.
     #[error("{name}: {}", redact(reason))]
     Variable {
         /// The variable.
         name: String,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// Settings of a service that is not there.
+    /// The settings are for an unknown service.
     #[error(
         "{place}: the account `{owner}` has no service `{name}`{}; services here: {known}",
         .meant.as_deref().unwrap_or_default()
     )]
     Service {
-        /// Where they stand.
+        /// Name of the table in the file.
         place: String,
-        /// Whose service it would be.
+        /// Account of the service.
         owner: String,
-        /// Its name.
+        /// Name of the service.
         name: String,
-        /// Which one was meant, if one is near.
+        /// Suggestion of a similar service.
         meant: Option<String>,
-        /// Those that are there.
+        /// List of the known services.
         known: String,
     },
-    /// A value of a file is wrong.
+    /// A value in a file is invalid.
     #[error("{}: {error}", path.display())]
     InFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error of the value.
         error: Box<SettingsError>,
     },
-    /// A value makes no sense.
+    /// A value is invalid.
     #[error("`{place}` is {found}; {expected}")]
     Value {
         /// The setting.
         place: String,
-        /// What it is.
+        /// The current value.
         found: String,
-        /// What it may be.
+        /// The allowed values.
         expected: String,
     },
 }
 
 impl SettingsError {
-    /// The error of a value that stands in this file.
+    /// Adds the file that contains the value.
     #[must_use]
     pub fn in_file(self, path: &Path) -> Self {
         Self::InFile {
@@ -298,7 +305,7 @@ impl SettingsError {
     }
 }
 
-/// The place of an error, the line of the file there, and the cause.
+/// Formats the location of an error, the line of the file, and the cause.
 fn in_one_line(error: &toml::de::Error) -> String {
     let whole = redact_quoted(&error.to_string());
     let place = whole.lines().next().unwrap_or_default();
@@ -310,7 +317,8 @@ fn in_one_line(error: &toml::de::Error) -> String {
 }
 
 impl Settings {
-    /// The settings of a file (if there is one), with the environment's over it.
+    /// Reads the settings of a file, if one is given, and overrides them with those of the
+    /// environment.
     pub fn read(
         path: Option<&Path>,
         variables: impl Iterator<Item = (String, String)>,
@@ -331,7 +339,7 @@ impl Settings {
         let of_file = from_file.clone();
         let settings = environment::apply(from_file, variables)?;
         settings.check().map_err(|error| {
-            // What the environment got wrong does not stand in the file.
+            // The file is named only if it has the same error without the environment.
             let in_file = of_file.check().map_err(|of_file| of_file.to_string());
             match path {
                 Some(path) if in_file == Err(error.to_string()) => error.in_file(path),
@@ -341,12 +349,12 @@ impl Settings {
         Ok(settings)
     }
 
-    /// The settings as a file, without credentials.
+    /// Returns the settings as a TOML file, without credentials.
     pub fn print(&self) -> String {
         toml::to_string_pretty(&self.redacted()).unwrap_or_else(|error| format!("# {error}\n"))
     }
 
-    /// The limits of tasks.
+    /// Returns the limits of tasks.
     pub fn caps(&self) -> Caps {
         Caps {
             waiting: self.limits.waiting,
@@ -387,7 +395,7 @@ impl Settings {
             "tasks.inline_bytes",
             inline,
             inline <= MOST_INLINE,
-            "it must be at most 1048576: longer contents belong into files",
+            "it must be at most 1048576: longer contents are stored in files",
         )?;
         let grace = self.timeouts.grace_s;
         require(
@@ -422,7 +430,7 @@ impl Settings {
                 place,
                 value,
                 value <= most,
-                &format!("it may be at most {most}"),
+                &format!("it must be at most {most}"),
             )?;
         }
         let memory = self.limits.body_memory_bytes;
@@ -432,7 +440,7 @@ impl Settings {
             memory == 0 || memory >= self.limits.body_bytes,
             "it must be 0 (twice `limits.body_bytes`), or at least `limits.body_bytes`",
         )?;
-        // What hyper takes for the buffer of a head.
+        // The minimum that hyper accepts for the buffer of a head.
         let head = self.limits.header_bytes;
         require(
             "limits.header_bytes",
@@ -444,9 +452,9 @@ impl Settings {
             self.tls.certificate.as_os_str().is_empty() != self.tls.key.as_os_str().is_empty();
         require(
             "tls",
-            "half set",
+            "incomplete",
             !one,
-            "set both `certificate` and `key`, or none",
+            "set both `certificate` and `key`, or neither",
         )?;
         let admin = self.admin.listen.0;
         let same =
@@ -455,7 +463,7 @@ impl Settings {
             "admin.listen",
             &self.listen,
             !same,
-            "it must be another address than `listen`",
+            "it must differ from `listen`",
         )?;
         check_service("defaults", &self.defaults)?;
         self.check_places()?;
@@ -514,7 +522,7 @@ fn require(
 }
 
 impl Tasks {
-    /// Running tasks of all accounts.
+    /// Returns the maximum number of running tasks of all accounts.
     pub fn running(&self) -> u32 {
         let running = match self.running {
             0 => {
@@ -527,19 +535,19 @@ impl Tasks {
         u32::try_from(running).unwrap_or(u32::MAX)
     }
 
-    /// How long answers are kept, but for short ones.
+    /// Returns the retention of answers, except short ones.
     pub fn answer_ttl(&self) -> Duration {
         Duration::from_secs_f64(self.answer_ttl_days * DAY)
     }
 
-    /// How long tasks are kept that have ended.
+    /// Returns the retention of finished tasks; `None` is unlimited.
     pub fn record_ttl(&self) -> Option<Duration> {
         (self.record_ttl_days > 0.0).then(|| Duration::from_secs_f64(self.record_ttl_days * DAY))
     }
 }
 
 impl Limits {
-    /// Bytes of all request bodies in memory.
+    /// Returns the maximum memory of all request bodies, in bytes.
     pub fn body_memory(&self) -> usize {
         match self.body_memory_bytes {
             0 => self.body_bytes.saturating_mul(2),
@@ -547,7 +555,7 @@ impl Limits {
         }
     }
 
-    /// Open connections that have shown no key.
+    /// Returns the maximum number of open connections that have shown no key.
     pub fn connections_without_key(&self) -> usize {
         match self.connections_without_key {
             0 => self.connections.div_ceil(4).saturating_mul(3),
@@ -556,7 +564,7 @@ impl Limits {
         .clamp(1, self.connections)
     }
 
-    /// Requests of one key that are being answered.
+    /// Returns the maximum number of requests in flight of one key.
     pub fn requests_per_key(&self) -> usize {
         match self.requests_per_key {
             0 => self.connections.div_ceil(2),
@@ -564,7 +572,7 @@ impl Limits {
         }
     }
 
-    /// Requests of an account that are being answered.
+    /// Returns the maximum number of requests in flight of an account.
     pub fn requests_per_account(&self) -> usize {
         match self.requests_per_account {
             0 => self.connections.div_ceil(4).saturating_mul(3),
@@ -572,7 +580,7 @@ impl Limits {
         }
     }
 
-    /// Open connections that have shown no key, of one address.
+    /// Returns the maximum number of open connections from one address that have shown no key.
     pub fn connections_per_address(&self) -> usize {
         let all = self.connections_without_key();
         match self.connections_per_address {
@@ -583,17 +591,17 @@ impl Limits {
 }
 
 impl Timeouts {
-    /// For the head of a request.
+    /// Returns the timeout for the head of a request.
     pub fn header(&self) -> Duration {
         Duration::from_secs_f64(self.header_s)
     }
 
-    /// For the body of a request.
+    /// Returns the timeout for the body of a request.
     pub fn body(&self) -> Duration {
         Duration::from_secs_f64(self.body_s)
     }
 
-    /// For what runs when the server stops.
+    /// Returns the grace period for running requests and tasks when the server stops.
     pub fn grace(&self) -> Duration {
         Duration::from_secs_f64(self.grace_s)
     }

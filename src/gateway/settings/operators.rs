@@ -1,6 +1,5 @@
-//! Settings for operators: their own listener, whose word on a client's address is taken, how many
-//! services and accounts metrics tell apart, for how long it is known what accounts used, what training may
-//! take.
+//! Settings for operators: the admin listener, trusted proxies, limits of metric labels, retention
+//! of usage records, limits of training.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -11,62 +10,66 @@ use serde::{Deserialize, Serialize};
 use crate::service::meter::{METERED_ACCOUNTS, METERED_SERVICES};
 use crate::train::dataset::Bounds;
 
-/// A listener for operators.
+/// The operators' listener.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Admin {
-    /// Its address, without TLS and keys; empty: there is none, and metrics are on the public one.
+    /// Address of the listener, without TLS and keys. If empty, it is off and metrics are on the
+    /// public listener.
     pub listen: AdminAddress,
 }
 
-/// An address, or none.
+/// An optional address.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct AdminAddress(pub Option<SocketAddr>);
 
-/// Proxies before the gateway that say who their clients are.
+/// Proxies in front of the gateway that forward their clients' addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrustedProxies {
-    /// Their addresses or networks, such as `10.0.0.0/8`.
+    /// Addresses or networks of the proxies, such as `10.0.0.0/8`.
     pub networks: Vec<Network>,
-    /// The header in which they say it.
+    /// The header that carries the client's address.
     pub header: ForwardingHeader,
 }
 
-/// Where a proxy says who its client is. Of the other header it may pass on what a client made up.
+/// The header in which proxies forward the client's address. A proxy may pass on the other header
+/// from the client unchecked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ForwardingHeader {
-    /// In whichever there is; where both are and differ, neither is believed.
+    /// Either header. If both are present and differ, both are ignored.
     #[default]
     Either,
-    /// In `Forwarded` (RFC 7239).
+    /// `Forwarded` (RFC 7239).
     Forwarded,
-    /// In `X-Forwarded-For`.
+    /// `X-Forwarded-For`.
     #[serde(rename = "x-forwarded-for")]
     XForwardedFor,
 }
 
-/// What metrics tell apart.
+/// Limits on the labels of metrics.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MetricsBounds {
-    /// So many services, the first that were served; all others are `other`.
+    /// Maximum number of services with their own label, first come, first served; the rest are
+    /// `other`.
     pub services: usize,
-    /// So many accounts, the first that asked for something; all others are `other`.
+    /// Maximum number of accounts with their own label, first come, first served; the rest are
+    /// `other`.
     pub accounts: usize,
 }
 
-/// What is known of what accounts used.
+/// Usage records of accounts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UsageKept {
-    /// Days for which it is kept.
+    /// Retention of usage records, in days.
     pub keep_days: u32,
 }
 
-/// Addresses with the same first bits.
+/// A network: addresses with a common prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Network {
@@ -74,23 +77,23 @@ pub struct Network {
     bits: u8,
 }
 
-/// Training.
+/// Limits of training.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrainingLimits {
-    /// Jobs that may run at the same time.
+    /// Maximum number of concurrent jobs.
     pub running: usize,
-    /// Bytes of a dataset.
+    /// Maximum size of a dataset, in bytes.
     pub dataset_bytes: u64,
-    /// Rows of a dataset.
+    /// Maximum number of rows in a dataset.
     pub dataset_rows: u64,
-    /// Bytes of a row.
+    /// Maximum size of a row, in bytes.
     pub row_bytes: usize,
-    /// Datasets of an account.
+    /// Maximum number of datasets of an account.
     pub datasets: usize,
-    /// Bytes that the vectors of a dataset may take in memory while a classifier is fitted.
+    /// Maximum memory for the vectors of a dataset while a classifier is fitted, in bytes.
     pub memory_bytes: u64,
-    /// Bytes of vectors that are kept for another training, on disk.
+    /// Maximum size of the vectors that are cached on disk for later trainings, in bytes.
     pub cache_bytes: u64,
 }
 
@@ -110,7 +113,7 @@ impl Default for TrainingLimits {
 }
 
 impl TrainingLimits {
-    /// What a dataset may have.
+    /// Returns the limits of a dataset.
     pub fn bounds(&self) -> Bounds {
         Bounds {
             bytes: self.dataset_bytes,
@@ -136,7 +139,7 @@ impl Default for UsageKept {
 }
 
 impl TrustedProxies {
-    /// Whether what an address says of others is believed.
+    /// Returns `true` if forwarding headers from this address are trusted.
     pub fn trusts(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.networks.iter().any(|network| network.holds(address))
@@ -166,7 +169,7 @@ impl FromStr for Network {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong = || {
             format!(
-                "`{text}` is no address and no network; write `10.1.2.3`, `10.0.0.0/8` or `fd00::/8`"
+                "invalid network `{text}`: expected for example `10.1.2.3`, `10.0.0.0/8` or `fd00::/8`"
             )
         };
         let (address, bits) = match text.split_once('/') {
@@ -216,7 +219,9 @@ impl TryFrom<String> for AdminAddress {
         }
         let address = text.parse();
         let address = address.map_err(|_| {
-            format!("`{text}` is no address to listen on; write `127.0.0.1:9090` or `[::1]:9090`")
+            format!(
+                "invalid address `{text}`: expected for example `127.0.0.1:9090` or `[::1]:9090`"
+            )
         })?;
         Ok(Self(Some(address)))
     }

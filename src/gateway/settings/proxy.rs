@@ -1,6 +1,7 @@
-//! Services that are other HTTP services: where they are, what they are sent, how they are checked.
+//! Settings of proxies, which are services that forward requests to other HTTP services: address,
+//! key, headers, health check.
 //!
-//! Invariant: nothing that is a secret is shown. A key is not in the settings: a variable or a file holds it.
+//! Invariant: secrets are never shown. The settings hold no key: a variable or a file does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,13 +18,14 @@ use super::{LOCAL_ACCOUNT, Settings, SettingsError};
 use crate::service::{Address, UpstreamKey, UpstreamOptions};
 use crate::source::redact::{is_secret_name, redact, redact_address};
 
-/// Most addresses of a proxy.
+/// Maximum number of addresses of a proxy.
 const MOST_ADDRESSES: usize = 64;
 
-/// Most bytes of a file with a key.
+/// Maximum size of a key file, in bytes.
 const MOST_OF_A_KEY: u64 = 16 << 10;
 
-/// Headers that belong to a connection or to a body, or that the gateway sets itself.
+/// Headers that settings cannot set: they belong to a connection or a body, or the gateway sets
+/// them itself.
 const NOT_GIVEN: [&str; 11] = [
     "accept",
     "accept-encoding",
@@ -38,33 +40,33 @@ const NOT_GIVEN: [&str; 11] = [
     "upgrade",
 ];
 
-/// The same, by how they begin.
+/// Prefixes of such headers.
 const NOT_GIVEN_PREFIXES: [&str; 2] = ["content-", "proxy-"];
 
-/// A service that is another HTTP service.
+/// A service that forwards requests to another HTTP service.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Proxy {
-    /// The service's name.
+    /// Name of the service.
     pub name: String,
     /// The account that owns it.
     #[serde(default = "local_account")]
     pub account: String,
-    /// Addresses that requests are posted to: one, or a list of equal ones.
+    /// Address to which requests are posted, or a list of equivalent addresses.
     pub upstream: Addresses,
-    /// What it is called in the registry; its name if not set.
+    /// Display name in the registry; default: its name.
     #[serde(default)]
     pub display_name: Option<String>,
     /// Environment variable with the upstream's key.
     #[serde(default)]
     pub key_env: Option<String>,
-    /// File with the upstream's key, which each reload reads again.
+    /// File with the upstream's key. Each reload reads it again.
     #[serde(default)]
     pub key_file: Option<PathBuf>,
-    /// Header of the key; `Authorization: Bearer KEY` if not set.
+    /// Header of the key; default: `Authorization: Bearer KEY`.
     #[serde(default)]
     pub key_header: Option<String>,
-    /// Path of the upstream's health check; none if not set.
+    /// Path of the upstream's health check; default: the check is off.
     #[serde(default)]
     pub health: Option<String>,
     /// Time between two health checks, in seconds.
@@ -75,12 +77,12 @@ pub struct Proxy {
     pub headers: BTreeMap<String, String>,
 }
 
-/// Addresses as they are written. They may hold credentials.
+/// Addresses as they are written in the file. They may contain credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Addresses(Vec<String>);
 
 impl Addresses {
-    /// The same without credentials, as they are shown.
+    /// Returns the addresses without credentials.
     fn redacted(&self) -> Self {
         Self(
             self.0
@@ -133,7 +135,7 @@ impl<'de> Deserialize<'de> for Addresses {
 }
 
 impl Settings {
-    /// These settings without credentials.
+    /// Returns the settings without credentials.
     pub(super) fn redacted(&self) -> Self {
         let mut shown = self.clone();
         for proxy in &mut shown.proxies {
@@ -142,7 +144,7 @@ impl Settings {
         shown
     }
 
-    /// How the upstream of each proxy is called, with its key. Proxies are in their order.
+    /// Returns how to call the upstream of each proxy, with its key, in the order of the proxies.
     pub fn upstreams(&self) -> Result<Vec<UpstreamOptions>, SettingsError> {
         let proxies = self.proxies.iter().enumerate();
         proxies
@@ -150,7 +152,7 @@ impl Settings {
             .collect()
     }
 
-    /// Checks all but keys: these are read when the server starts.
+    /// Checks the proxies, except their keys, which are read when the server starts.
     pub(super) fn check_proxies(&self) -> Result<(), SettingsError> {
         let mut names = BTreeSet::new();
         for (number, proxy) in self.proxies.iter().enumerate() {
@@ -169,7 +171,7 @@ impl Settings {
     }
 }
 
-/// A proxy, by its place in the settings.
+/// Index of a proxy in the settings.
 #[derive(Clone, Copy)]
 struct Place(usize);
 
@@ -191,7 +193,7 @@ fn check_name(place: Place, name: &str) -> Result<(), SettingsError> {
     }
     if name.bytes().all(|byte| byte.is_ascii_digit()) {
         let expected = format!(
-            "digits are read as the number of a service: give it a letter, such as `proxy-{name}`"
+            "a number would be read as the id of a service: add a letter, such as `proxy-{name}`"
         );
         return Err(place.wrong("name", name, &expected));
     }
@@ -235,7 +237,7 @@ impl Proxy {
             let shown = redact_address(text);
             let address = address.map_err(|error| place.wrong("upstream", &shown, &error))?;
             if addresses.contains(&address) {
-                return Err(place.wrong("upstream", &shown, "it is there twice: remove one"));
+                return Err(place.wrong("upstream", &shown, "it is listed twice: remove one"));
             }
             addresses.push(address);
         }
@@ -251,12 +253,12 @@ impl Proxy {
         if let Some(header) = &self.key_header
             && !has_key
         {
-            let expected = "there is no key for it: set `key_env` or `key_file`";
+            let expected = "the key is missing: set `key_env` or `key_file`";
             return Err(place.wrong("key_header", header, expected));
         }
         if let Some(env) = self.key_env.as_ref().filter(|env| env.starts_with(PREFIX)) {
             let expected =
-                format!("variables that begin with `{PREFIX}` are settings: take another name");
+                format!("variables that begin with `{PREFIX}` are settings: choose another name");
             return Err(place.wrong("key_env", env, &expected));
         }
         let header = self.key_header(place)?;
@@ -284,7 +286,7 @@ impl Proxy {
             let header = header.map_err(|expected| place.wrong(&key, "set", &expected))?;
             if is_secret_name(name) {
                 let expected = format!(
-                    "its name says that it is a secret, which does not belong into settings: put the value \
+                    "its name suggests a secret, which must not be in settings: put the value \
                      into a variable or a file, and set `key_env` or `key_file` with `key_header = \"{name}\"`"
                 );
                 return Err(place.wrong(&key, "set", &expected));
@@ -295,12 +297,12 @@ impl Proxy {
                 return Err(place.wrong(&key, &value.escape_debug().to_string(), expected));
             };
             if headers.insert(header, value).is_some() {
-                return Err(place.wrong(&key, "set twice", "remove one of both spellings"));
+                return Err(place.wrong(&key, "set twice", "remove one of the two spellings"));
             }
         }
         let key_header = self.key_header(place)?;
         if headers.contains_key(&key_header) {
-            let expected = "`key_header` names the same header: remove one of them";
+            let expected = "`key_header` sets the same header: remove one of them";
             return Err(place.wrong("headers", key_header.as_str(), expected));
         }
         Ok(headers)
@@ -322,7 +324,7 @@ impl Proxy {
         })
     }
 
-    /// The key, from its variable or file.
+    /// Reads the key from its variable or file.
     fn key(&self, place: Place) -> Result<Option<UpstreamKey>, SettingsError> {
         let (setting, named, text) = match (&self.key_env, &self.key_file) {
             (Some(name), _) => ("key_env", name.clone(), of_variable(name)),
@@ -334,19 +336,16 @@ impl Proxy {
         let secret = text.trim();
         if secret.is_empty() {
             return Err(wrong(
-                "it is empty: put the upstream's key into it".to_owned(),
+                "it is empty: write the upstream's key to it".to_owned(),
             ));
         }
         let key = UpstreamKey::new(self.key_header(place)?, secret);
-        key.map(Some).map_err(|reason| {
-            wrong(format!(
-                "it {reason}: put nothing but the upstream's key into it"
-            ))
-        })
+        key.map(Some)
+            .map_err(|reason| wrong(format!("it {reason}: write only the upstream's key to it")))
     }
 }
 
-/// A header that settings may give.
+/// Checks the name of a header that settings may set.
 fn given_header(name: &str) -> Result<HeaderName, String> {
     let header = HeaderName::from_bytes(name.as_bytes());
     let header = header.map_err(|_| "expected a header's name, such as `X-Org`".to_owned())?;
@@ -362,22 +361,21 @@ fn given_header(name: &str) -> Result<HeaderName, String> {
 }
 
 fn of_variable(name: &str) -> Result<String, String> {
-    let missing =
-        "there is no such environment variable: set it before the server starts".to_owned();
-    // Such names make `var` panic on some systems.
+    let missing = "the environment variable is missing: set it before the server starts".to_owned();
+    // `var` panics on such names on some systems.
     if name.is_empty() || name.contains(['=', '\0']) {
         return Err("expected the name of an environment variable".to_owned());
     }
     match std::env::var(name) {
         Ok(text) => Ok(text),
         Err(std::env::VarError::NotPresent) => Err(missing),
-        Err(std::env::VarError::NotUnicode(_)) => Err("its value is no UTF-8".to_owned()),
+        Err(std::env::VarError::NotUnicode(_)) => Err("its value is invalid UTF-8".to_owned()),
     }
 }
 
 fn of_file(path: &Path) -> Result<String, String> {
     let unreadable = |error: std::io::Error| {
-        format!("it cannot be read ({error}): make it a file that the server may read")
+        format!("cannot read the file ({error}): make it readable for the server")
     };
     let is_file = std::fs::metadata(path).map_err(unreadable)?.is_file();
     if !is_file {
@@ -443,7 +441,10 @@ mod tests {
                 format!("{url}\nkey_env = \"K\"\nkey_file = \"k\""),
                 "remove one",
             ),
-            (format!("{url}\nkey_header = \"x-api-key\""), "no key"),
+            (
+                format!("{url}\nkey_header = \"x-api-key\""),
+                "key is missing",
+            ),
             (format!("{url}\nkey_env = \"PKGTOOL_KEY\""), "another name"),
             (
                 format!("{url}\nkey_env = \"K\"\nkey_header = \"host\""),
@@ -471,7 +472,7 @@ mod tests {
             ),
             (
                 format!("{url}\nheaders = {{ X-Org = \"a\", x-org = \"b\" }}"),
-                "both spellings",
+                "two spellings",
             ),
             (format!("{url}\nhealth = \"health\""), "such as `/health`"),
             (format!("{url}\nhealth_every_s = 0"), "0.1 to 86400"),

@@ -1,16 +1,18 @@
-//! The settings of single services: whose they are, by the names under which they stand.
+//! Settings of single services: the tables `[services.NAME]` of `gateway.toml`.
 //!
-//! Invariant: a service's settings stand in one place, and every place is that of a service.
+//! A key names a service as `NAME` (of the first account) or `"ACCOUNT/NAME"`.
+//!
+//! Invariant: each service has at most one table, and each table belongs to an existing service.
 
 use super::{LOCAL_ACCOUNT, Settings, SettingsError, check_service};
 use crate::service::ServiceSettings;
 use crate::source::suggest;
 
-/// Most services that an error lists.
+/// Maximum number of services that an error lists.
 const LISTED: usize = 20;
 
 impl Settings {
-    /// How a service of an account runs: the defaults, with what is set for it over them.
+    /// Returns the settings of a service: the defaults, overridden by its own table.
     pub fn service(&self, account: &str, name: &str) -> Result<ServiceSettings, SettingsError> {
         let full = format!("{account}/{name}");
         let plain = (account == LOCAL_ACCOUNT).then(|| self.services.get(name));
@@ -21,8 +23,9 @@ impl Settings {
         let invalid = |error: &dyn std::fmt::Display| SettingsError::Value {
             place: place(&full),
             found: error.to_string(),
-            expected: "see `defaults` in `pkgtool serve --print-config` for what a service has"
-                .to_owned(),
+            expected:
+                "see `defaults` in `pkgtool serve --print-config` for the settings of a service"
+                    .to_owned(),
         };
         let mut all = toml::Table::try_from(&self.defaults).map_err(|error| invalid(&error))?;
         all.extend(own.clone());
@@ -31,7 +34,8 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Places that name no service of these, given as owner and name. The error is of the first.
+    /// Checks that every table belongs to one of the known services, given as owner and name.
+    /// Reports the first that does not.
     pub fn check_services(&self, known: &[(String, String)]) -> Result<(), SettingsError> {
         for key in self.services.keys() {
             let (owner, name) = owner_and_name(key);
@@ -62,7 +66,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Each place is right by itself, and no two are of one service.
+    /// Checks that each table is valid, and that no service has two.
     pub(super) fn check_places(&self) -> Result<(), SettingsError> {
         for key in self.services.keys() {
             let (owner, name) = owner_and_name(key);
@@ -70,7 +74,7 @@ impl Settings {
                 return Err(SettingsError::Value {
                     place: place(key),
                     found: format!("the same service as {}", place(name)),
-                    expected: "put both into one".to_owned(),
+                    expected: "merge both into one".to_owned(),
                 });
             }
             self.service(owner, name)?;
@@ -79,12 +83,12 @@ impl Settings {
     }
 }
 
-/// A service that a place names: without an owner it is the first account's.
+/// Splits a key into owner and name. The default owner is the first account.
 fn owner_and_name(key: &str) -> (&str, &str) {
     key.split_once('/').unwrap_or((LOCAL_ACCOUNT, key))
 }
 
-/// How a place names a service of an account.
+/// Returns the key of a service.
 fn short(owner: &str, name: &str) -> String {
     if owner == LOCAL_ACCOUNT {
         name.to_owned()
@@ -93,7 +97,7 @@ fn short(owner: &str, name: &str) -> String {
     }
 }
 
-/// As the file has it.
+/// Returns the table's name as it is written in the file.
 fn place(key: &str) -> String {
     let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     if !key.is_empty() && key.bytes().all(is_bare) {
@@ -103,7 +107,8 @@ fn place(key: &str) -> String {
     }
 }
 
-/// The service that was most likely meant: one of the same name first, whose owner was not said.
+/// Returns the most similar known service. A service of the same name with another owner comes
+/// first.
 fn nearest(owner: &str, name: &str, known: &[(String, String)]) -> Option<String> {
     let mut same = known.iter().filter(|(_, known)| known == name);
     if let (Some((of, name)), None) = (same.next(), same.next()) {
@@ -186,6 +191,6 @@ mod tests {
     fn one_service_has_one_place() {
         let settings = settings("[services.sum]\nqueue = 1\n[services.\"local/sum\"]\nqueue = 2");
         let error = settings.check().expect_err("there are two");
-        assert!(error.to_string().contains("put both into one"), "{error}");
+        assert!(error.to_string().contains("merge both into one"), "{error}");
     }
 }

@@ -1,13 +1,13 @@
-//! Settings of packages that are on servers.
+//! Settings for packages that are fetched from servers.
 
 use serde::{Deserialize, Serialize};
 
-/// What is fetched of packages whose address stands where a directory could.
+/// Filters for packages that are given by an address instead of a directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sources {
-    /// Only packages for these backends; empty: all.
+    /// Fetch only packages for these backends; empty: all.
     pub backends: Vec<String>,
-    /// Only variants of these precisions; empty: all.
+    /// Fetch only variants of these precisions; empty: all.
     pub precisions: Vec<String>,
 }

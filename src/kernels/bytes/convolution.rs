@@ -1,4 +1,4 @@
-//! A convolution of bytes, by the kernel that suits it.
+//! Quantised convolution, by the kernel that suits its channels.
 
 use std::ops::Range;
 
@@ -12,60 +12,62 @@ use crate::kernels::length::check_length;
 use crate::kernels::window::{Channels, Placed, Window};
 use crate::kernels::{Cpu, Split};
 
-/// Rows whose inputs are found before weights are read: as few as leave weights and inputs in the cache.
+/// Number of rows whose inputs are located before weights are read. Keeps weights and inputs in the
+/// cache.
 const BLOCK: usize = 60;
 
-/// Channels below which the taps of a window's row are read as one.
+/// Number of channels below which the taps of a window's row are read as one.
 const FEW: usize = 16;
 
-/// A convolution: packed weights, and how its sums become bytes.
+/// A convolution: packed weights, and the conversion of sums to bytes.
 #[derive(Debug)]
 pub(crate) struct Convolution {
     window: Window,
     channels: Channels,
-    /// The byte that padding reads as.
+    /// Byte value of padding.
     zero: u8,
-    /// How often windows are read; see [`fitting`].
+    /// Number of times that windows are read; see [`fitting`].
     repeats: usize,
     kernel: Kernel,
 }
 
-/// What computes it.
+/// The kernel that computes a convolution.
 #[derive(Debug)]
 enum Kernel {
-    /// Pixels by output channels.
+    /// Pixels times output channels.
     Dense(Dense),
-    /// The same with windows whose rows are read at once, of images that are copied into their padding.
+    /// The same, with all taps of a window's row read at once, from images copied into their
+    /// padding.
     Merged(Dense),
-    /// Channels each for itself.
+    /// Each channel separately.
     Depthwise(Depthwise),
 }
 
-/// What a convolution is made of.
+/// Parameters of a convolution.
 #[derive(Debug, Clone)]
 pub(crate) struct Parts<'a> {
-    /// Its windows.
+    /// The window.
     pub(crate) window: Window,
-    /// Its channels.
+    /// The channels.
     pub(crate) channels: Channels,
     /// Weights `[output][kernel height][kernel width][input / groups]`.
     pub(crate) weights: &'a [i8],
-    /// Zero points of the weights: none where all are 0, one, or one for each output channel.
+    /// Zero points of the weights: empty if all are 0, one, or one for each output channel.
     pub(crate) weight_zeros: &'a [i32],
-    /// What is added to the sums of each output channel, in their unit.
+    /// Added to the sums of each output channel, in their unit.
     pub(crate) bias: Option<&'a [i32]>,
-    /// The zero point of the input.
+    /// Zero point of the input.
     pub(crate) input_zero: i32,
-    /// What input bytes stand for.
+    /// Sign of input bytes.
     pub(crate) sign_in: Sign,
-    /// What output bytes stand for.
+    /// Sign of output bytes.
     pub(crate) sign_out: Sign,
-    /// How sums become bytes.
+    /// Conversion of sums to bytes.
     pub(crate) requantize: &'a Requantize,
 }
 
 impl Convolution {
-    /// Packs weights for these instructions.
+    /// Packs weights for this instruction set.
     pub(crate) fn new(cpu: Cpu, parts: &Parts<'_>) -> Result<Self, String> {
         let Channels {
             input,
@@ -76,7 +78,7 @@ impl Convolution {
         let divided = groups > 0 && input.is_multiple_of(groups) && output.is_multiple_of(groups);
         if !divided || input == 0 || output == 0 {
             return Err(format!(
-                "{input} input and {output} output channels cannot be divided into {groups} groups"
+                "channels are not divisible by the groups: {input} input and {output} output channels, {groups} groups"
             ));
         }
         let [kernel_height, kernel_width] = parts.window.kernel;
@@ -142,7 +144,7 @@ impl Convolution {
         })
     }
 
-    /// Computes images of output bytes.
+    /// Computes the output bytes of images.
     pub(crate) fn run(
         &self,
         placed: &Placed,
@@ -165,7 +167,7 @@ impl Convolution {
                     zeros: &zeros,
                     repeats: self.repeats,
                 };
-                // A multiplication here takes about four times as long as in a product.
+                // A multiplication here takes about four times as long as in a matrix product.
                 let cost = depthwise.channels * depthwise.quads * 16;
                 split.rows(output, depthwise.channels, cost, |first, output| {
                     dispatch::pixels(depthwise, &view, first, output);
@@ -202,7 +204,7 @@ impl Convolution {
         }
     }
 
-    /// Bytes of the packed weights.
+    /// Returns the size of the packed weights, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match &self.kernel {
             Kernel::Dense(dense) | Kernel::Merged(dense) => dense.bytes(),
@@ -237,7 +239,7 @@ impl Convolution {
         });
     }
 
-    /// The images within their padding, with room for a read of four bytes at any.
+    /// Copies the images into their padding, with room for reading four bytes at any position.
     fn padded(&self, placed: &Placed, input: &[u8]) -> Result<(Placed, Vec<u8>), String> {
         let channels = self.channels.input;
         let mut sizes = [0; 2];
@@ -245,13 +247,13 @@ impl Convolution {
             let steps = (placed.output[at] - 1).checked_mul(self.window.stride[at]);
             let reach = (self.window.kernel[at] - 1) * self.window.dilation[at] + 1;
             let size = steps.and_then(|steps| steps.checked_add(reach));
-            // More than that is not padding but a mistake, and would be held in memory.
+            // Larger sizes are a mistake, not padding, and would use too much memory.
             let most = placed.input[at] + placed.before[at] + placed.output[at] + reach;
             *padded = match size {
                 Some(size) if size <= most + self.window.stride[at] => size,
                 _ => {
                     return Err(format!(
-                        "an output of {:?} pixels; windows of {:?} over an input of {:?} give fewer",
+                        "invalid output size {:?}: too large for windows of {:?} over an input of {:?}",
                         placed.output, self.window.kernel, placed.input
                     ));
                 }
@@ -288,7 +290,7 @@ impl Convolution {
     }
 }
 
-/// Images that a dense product reads, and its windows.
+/// Images that a dense product reads, with their windows.
 struct Images<'a> {
     window: Window,
     placed: Placed,
@@ -298,7 +300,7 @@ struct Images<'a> {
 }
 
 impl<'a> Images<'a> {
-    /// What the windows of pixels read from a channel on.
+    /// Returns the inputs that the windows of pixels read, starting at a channel.
     fn rows(&self, dense: &Dense, pixels: Range<usize>, channel: usize) -> Rows<'a> {
         let [height, width] = self.placed.input;
         if self.placed.is_pixelwise(self.window) && dense.taps == 1 {
@@ -307,7 +309,7 @@ impl<'a> Images<'a> {
                 self.input[start..].as_chunks().0
             });
         }
-        // Found once for all pixels: divisions would take longer than the products.
+        // Located once for all pixels: the divisions would take longer than the products.
         let kernel_width = self.window.kernel[1];
         let taps = (0..dense.taps).map(|tap| {
             let tap = tap % self.window.taps();

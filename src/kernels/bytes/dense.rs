@@ -1,5 +1,5 @@
-//! Convolutions in which each output channel reads all channels of its group: packed weights, and the
-//! inputs that rows of them are multiplied with.
+//! Packed weights and inputs of dense convolutions, in which each output channel reads all channels
+//! of its group.
 
 use std::ops::Range;
 
@@ -8,43 +8,43 @@ use super::tiles::{CHANNELS, INPUTS, Line};
 use crate::kernels::Cpu;
 use crate::kernels::cpu::Level;
 
-/// Weights by groups, panels, taps, inputs and lines.
+/// Packed weights, ordered by groups, panels, taps, inputs and lines.
 #[derive(Debug)]
 pub(super) struct Dense {
-    /// What it is packed for.
+    /// Instruction set that the weights are packed for.
     pub(super) cpu: Cpu,
-    /// Output channels of a group.
+    /// Number of output channels of a group.
     pub(super) outputs: usize,
-    /// Taps of a window.
+    /// Number of taps of a window.
     pub(super) taps: usize,
-    /// Groups of four inputs of a tap.
+    /// Number of groups of four inputs in a tap.
     pub(super) steps: usize,
-    /// Inputs have another sign than the instructions want.
+    /// Whether inputs have another sign than the instructions expect.
     pub(super) flip: bool,
-    /// What bytes are held to.
+    /// Range of output bytes.
     pub(super) limits: Limits,
     lines: Vec<Line>,
     bias: Vec<[i32; CHANNELS]>,
     factors: Vec<[f32; CHANNELS]>,
 }
 
-/// What [`Dense`] is made of.
+/// Parameters for packing [`Dense`].
 pub(super) struct Parts<'a> {
-    /// Groups, and output channels, taps and inputs of each.
+    /// Number of groups, and output channels, taps and inputs of each.
     pub(super) sizes: [usize; 4],
-    /// Weights by all output channels, taps and inputs.
+    /// Weights, ordered by output channels, taps and inputs.
     pub(super) weights: &'a [i8],
-    /// What sums begin with, the inputs' zero point accounted for.
+    /// Initial values of the sums, which include the inputs' zero point.
     pub(super) bias: &'a [i32],
     /// Scales of all output channels.
     pub(super) factors: &'a [f32],
-    /// What bytes are held to.
+    /// Range of output bytes.
     pub(super) limits: Limits,
-    /// Inputs have another sign than the instructions want.
+    /// Whether inputs have another sign than the instructions expect.
     pub(super) flip: bool,
 }
 
-/// What of the output is computed at once.
+/// The part of the output that is computed at once.
 pub(super) struct Part {
     /// The group.
     pub(super) group: usize,
@@ -58,32 +58,32 @@ pub(super) struct Part {
 
 /// Weights of neighbouring lines.
 pub(super) struct Panel<'a> {
-    /// How many lines.
+    /// Number of lines.
     pub(super) lines: usize,
-    /// Output channels there are in them.
+    /// Number of output channels in the lines.
     pub(super) width: usize,
-    /// Where they are in a row of the output.
+    /// Their column in a row of the output.
     pub(super) column: usize,
-    /// By taps, inputs and lines.
+    /// Weights, ordered by taps, inputs and lines.
     pub(super) weights: &'a [Line],
-    /// Of each line.
+    /// Bias of each line.
     pub(super) bias: &'a [[i32; CHANNELS]],
-    /// Of each line.
+    /// Scales of each line.
     pub(super) factors: &'a [[f32; CHANNELS]],
 }
 
-/// Inputs of the rows of a block, by tiles, taps and rows.
+/// Inputs for the rows of a block, ordered by tiles, taps and rows.
 pub(super) struct Rows<'a> {
-    /// Rows.
+    /// Number of rows.
     count: usize,
-    /// Rows of the smallest tile, and how many tiles have one more.
+    /// Number of rows in the smallest tile, and number of tiles with one more row.
     least: (usize, usize),
     taps: usize,
     slices: Vec<&'a [[u8; 4]]>,
 }
 
 impl<'a> Rows<'a> {
-    /// As many rows, whose slices `slice` finds by row and tap.
+    /// Locates inputs; `slice` returns the slice for a row and tap.
     pub(super) fn new(
         dense: &Dense,
         count: usize,
@@ -108,7 +108,7 @@ impl<'a> Rows<'a> {
         rows
     }
 
-    /// Rows of the tile that begins with this one.
+    /// Returns the number of rows in the tile that starts at this row.
     const fn tile(&self, first: usize) -> usize {
         let (least, larger) = self.least;
         if first < larger * (least + 1) {
@@ -118,7 +118,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Tiles: their rows and slices.
+    /// Returns the rows and slices of each tile.
     pub(super) fn tiles(&self) -> impl Iterator<Item = (usize, &[&'a [[u8; 4]]])> {
         let mut first = 0;
         std::iter::from_fn(move || {
@@ -135,12 +135,12 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Whether the instructions want inputs with a sign.
+/// Returns whether the instructions expect signed inputs.
 pub(super) const fn wants_sign(cpu: Cpu) -> bool {
     matches!(cpu.level(), Level::Neon | Level::NeonDot)
 }
 
-/// Lines of a panel.
+/// Returns the maximum number of lines in a panel.
 const fn most_lines(cpu: Cpu) -> usize {
     match cpu.level() {
         Level::Avx512 | Level::Avx512Vnni => 2,
@@ -148,7 +148,7 @@ const fn most_lines(cpu: Cpu) -> usize {
     }
 }
 
-/// Rows of the largest tile.
+/// Returns the maximum number of rows in a tile.
 const fn most_rows(cpu: Cpu) -> usize {
     match cpu.level() {
         Level::Plain => 2,
@@ -195,22 +195,22 @@ impl Dense {
         dense
     }
 
-    /// Inputs that an output is the sum of.
+    /// Returns the number of inputs that are summed for an output.
     pub(super) const fn inputs(&self) -> usize {
         self.taps * self.steps * INPUTS
     }
 
-    /// Lines of a group.
+    /// Returns the number of lines of a group.
     pub(super) const fn group_lines(&self) -> usize {
         self.outputs.div_ceil(CHANNELS)
     }
 
-    /// Lines that are best computed together.
+    /// Returns the best number of lines to compute together.
     pub(super) const fn panel_lines(&self) -> usize {
         most_lines(self.cpu)
     }
 
-    /// The panels of a part.
+    /// Returns the panels of a part of the output.
     pub(super) fn panels(&self, part: &Part) -> impl Iterator<Item = Panel<'_>> {
         let (all, together) = (self.group_lines(), most_lines(self.cpu));
         let (group, first, end) = (part.group, part.lines.start, part.lines.end.min(all));
@@ -230,7 +230,7 @@ impl Dense {
         })
     }
 
-    /// Bytes of the packed weights.
+    /// Returns the size of the packed weights, in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(self.lines.as_slice())
             + size_of_val(self.bias.as_slice())

@@ -1,4 +1,4 @@
-//! Convolutions in which each channel is windowed for itself.
+//! Packed weights of quantised depthwise convolutions.
 
 use super::Limits;
 use super::tiles::{CHANNELS, INPUTS, Line};
@@ -6,66 +6,69 @@ use crate::kernels::Cpu;
 use crate::kernels::cpu::Level;
 use crate::kernels::window::{Placed, Window};
 
-/// Weights by blocks of channels, taps in fours, and channels as the instructions interleave them.
+/// Packed weights, ordered by blocks of channels, taps in groups of four, and channels as the
+/// instructions interleave them.
 #[derive(Debug)]
 pub(super) struct Depthwise {
-    /// What it is packed for.
+    /// Instruction set that the weights are packed for.
     pub(super) cpu: Cpu,
-    /// Channels of a block.
+    /// Number of channels in a block.
     pub(super) width: usize,
-    /// Neighbouring pixels that fit into a block, where windows lie as close as pixels.
+    /// Number of neighbouring pixels that fit into a block, for windows with stride 1.
     pub(super) together: usize,
-    /// Channels of a pixel.
+    /// Number of channels of a pixel.
     pub(super) channels: usize,
-    /// Groups of four taps.
+    /// Number of groups of four taps.
     pub(super) quads: usize,
-    /// Inputs have another sign than the instructions want.
+    /// Whether inputs have another sign than the instructions expect.
     pub(super) flip: bool,
-    /// What bytes are held to.
+    /// Range of output bytes.
     pub(super) limits: Limits,
-    /// Weights.
+    /// Packed weights.
     pub(super) lines: Vec<Line>,
-    /// What sums begin with.
+    /// Initial values of the sums.
     pub(super) bias: Vec<[i32; CHANNELS]>,
     /// Scales.
     pub(super) factors: Vec<[f32; CHANNELS]>,
 }
 
-/// What [`Depthwise`] is made of.
+/// Parameters for packing [`Depthwise`].
 pub(super) struct Parts<'a> {
-    /// Channels and taps.
+    /// Number of channels and taps.
     pub(super) sizes: [usize; 2],
-    /// Pixels from a window to the next one to its right.
+    /// Number of pixels from a window to the next one on its right.
     pub(super) stride: usize,
-    /// Weights by channels and taps.
+    /// Weights, ordered by channels and taps.
     pub(super) weights: &'a [i8],
-    /// What sums begin with, the inputs' zero point accounted for.
+    /// Initial values of the sums, which include the inputs' zero point.
     pub(super) bias: &'a [i32],
     /// Scales of all channels.
     pub(super) factors: &'a [f32],
-    /// What bytes are held to.
+    /// Range of output bytes.
     pub(super) limits: Limits,
-    /// Inputs have another sign than the instructions want.
+    /// Whether inputs have another sign than the instructions expect.
     pub(super) flip: bool,
 }
 
-/// Images and the windows over them.
+/// Images with the windows over them.
 pub(super) struct View<'a> {
-    /// The windows.
+    /// The window.
     pub(super) window: Window,
-    /// Where they are.
+    /// Positions of the windows.
     pub(super) placed: Placed,
     /// The images.
     pub(super) input: &'a [u8],
-    /// Padding: as long as a row of the images, and a block more.
+    /// Padding: as long as a row of the images, plus a block.
     pub(super) zeros: &'a [u8],
-    /// How often the taps are repeated.
+    /// Number of times that the taps are repeated.
     pub(super) repeats: usize,
 }
 
 impl<'a> View<'a> {
-    /// Finds what the window of a pixel reads: from the pixel of each tap to the end of the images. Gives for
-    /// how many pixels from this one on the same is read, each time a step to the right.
+    /// Locates the inputs of a pixel's window: for each tap, the image from its pixel to the end.
+    ///
+    /// Returns the number of pixels, starting at this one, whose taps lie at the same places, each
+    /// one step further to the right.
     pub(super) fn taps(&self, depthwise: &Depthwise, pixel: usize, taps: &mut [&'a [u8]]) -> usize {
         let [image, row, column] = self.placed.pixel(pixel);
         let [height, width] = self.placed.input;
@@ -97,7 +100,8 @@ impl<'a> View<'a> {
     }
 }
 
-/// Channels of a block: as few as there are registers for where half of the larger would be left over.
+/// Returns the number of channels in a block: the smaller size if half of a larger block would be
+/// unused.
 const fn width(cpu: Cpu, channels: usize, close: bool) -> usize {
     match cpu.level() {
         Level::Avx512 | Level::Avx512Vnni if close && 64 % channels == 0 => 64,
@@ -149,12 +153,12 @@ impl Depthwise {
         depthwise
     }
 
-    /// Bytes of padding in a row of so many pixels, see [`View::zeros`].
+    /// Returns the size of the padding for a row of `pixels` pixels, in bytes; see [`View::zeros`].
     pub(super) const fn padding(&self, pixels: usize) -> usize {
         (pixels + 1) * self.channels + self.width
     }
 
-    /// Bytes of the packed weights.
+    /// Returns the size of the packed weights, in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(self.lines.as_slice())
             + size_of_val(self.bias.as_slice())
@@ -162,8 +166,10 @@ impl Depthwise {
     }
 }
 
-/// Where a channel of a block is after four taps' bytes were interleaved twice: within each 16 bytes of a
-/// register in its order, four of them in each of the four results.
+/// Returns the position of a channel of a block after interleaving the bytes of four taps twice.
+///
+/// Channels keep their order within each 16 bytes of a register; each of the four results has four
+/// of them.
 const fn place(width: usize, channel: usize) -> usize {
     let (lane, channel) = (channel / 16, channel % 16);
     channel / 4 * (width / 4) + lane * 4 + channel % 4

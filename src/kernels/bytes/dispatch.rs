@@ -1,4 +1,4 @@
-//! The step from a kernel's parts to the inner loops that are compiled for the processor.
+//! Calls the inner loops that are compiled for the processor's instruction set.
 
 use super::dense::{Dense, Part, Rows};
 use super::depthwise::{Depthwise, View};
@@ -11,7 +11,7 @@ use super::x86;
 use crate::kernels::cpu::Level;
 use crate::kernels::simd::inside;
 
-/// Computes a part for the rows of a block.
+/// Computes a part of the output for the rows of a block.
 pub(super) fn block(dense: &Dense, part: &Part, rows: &Rows<'_>, target: &mut Target<'_>) {
     match dense.cpu.level() {
         #[cfg(target_arch = "x86_64")]
@@ -54,7 +54,7 @@ pub(super) fn block(dense: &Dense, part: &Part, rows: &Rows<'_>, target: &mut Ta
     }
 }
 
-/// Computes the pixels of `output`, whose first has the number `first`.
+/// Computes the pixels of `output`, the first of which has the number `first`.
 pub(super) fn pixels(depthwise: &Depthwise, view: &View<'_>, first: usize, output: &mut [u8]) {
     match (depthwise.cpu.level(), depthwise.width) {
         #[cfg(target_arch = "x86_64")]

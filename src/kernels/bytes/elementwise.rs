@@ -1,4 +1,4 @@
-//! Arithmetic on single bytes and pairs of them.
+//! Arithmetic on single quantised bytes and pairs of them.
 //!
 //! The loops are plain Rust, compiled once for each kind of register.
 
@@ -7,42 +7,42 @@ use crate::kernels::length::check_length;
 use crate::kernels::simd::compiled;
 use crate::kernels::{Cpu, Split};
 
-/// How bytes of one tensor are read or written.
+/// The quantisation of a tensor: the real number for each byte.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Grid {
-    /// What a byte stands for.
+    /// Sign of the bytes.
     pub(crate) sign: Sign,
-    /// What a step is worth.
+    /// Scale of a step.
     pub(crate) scale: f32,
-    /// The number that stands for zero.
+    /// Zero point.
     pub(crate) zero_point: i32,
 }
 
-/// A range of stored numbers.
+/// A range of stored integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
-    /// The least.
+    /// Minimum.
     pub(crate) least: i32,
-    /// The largest.
+    /// Maximum.
     pub(crate) most: i32,
 }
 
 impl Range {
-    /// All numbers that bytes of this kind stand for.
+    /// Returns the range of all integers that bytes of this sign can store.
     pub(crate) const fn whole(sign: Sign) -> Self {
         let (least, most) = sign.range();
         Self { least, most }
     }
 }
 
-/// A byte's number: its bits turned to count from 0, less what stands for zero then.
+/// Converts bytes to integers: flips bits to count from 0, then subtracts the zero point.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reader {
     flip: u8,
     zero: i32,
 }
 
-/// A number's byte: its zero point added.
+/// Converts integers to bytes by adding the zero point.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Writer {
     least: f32,
@@ -51,11 +51,11 @@ pub(super) struct Writer {
 }
 
 impl Grid {
-    /// How its bytes are read.
+    /// Returns the conversion from bytes.
     pub(super) fn reader(self) -> Result<Reader, String> {
-        self.sign.check("a zero point", self.zero_point)?;
+        self.sign.check("zero point", self.zero_point)?;
         if !(self.scale.is_normal() && self.scale > 0.0) {
-            return Err(format!("a scale of {}", self.scale));
+            return Err(format!("invalid scale {}", self.scale));
         }
         let flip = self.sign.flip();
         Ok(Reader {
@@ -64,7 +64,7 @@ impl Grid {
         })
     }
 
-    /// How its bytes are written.
+    /// Returns the conversion to bytes.
     pub(super) fn writer(self, range: Range) -> Result<Writer, String> {
         self.reader()?;
         let limits = Limits::new(self.sign, self.zero_point, [range.least, range.most])?;
@@ -77,11 +77,11 @@ impl Grid {
 }
 
 impl Reader {
-    /// The number, the zero point taken off.
+    /// Returns the integer of a byte, minus the zero point.
     #[inline(always)]
     #[expect(
         clippy::inline_always,
-        reason = "it must have the instructions of the loop around it"
+        reason = "must be compiled with the instructions of the surrounding loop"
     )]
     pub(super) fn read(self, byte: u8) -> i32 {
         i32::from(byte ^ self.flip) - self.zero
@@ -89,43 +89,43 @@ impl Reader {
 }
 
 impl Writer {
-    /// The byte of a number of steps: held to the range, rounded half to even.
+    /// Returns the byte for a number of steps, clamped to the range and rounded half to even.
     #[inline(always)]
     #[expect(
         clippy::inline_always,
-        reason = "it must have the instructions of the loop around it"
+        reason = "must be compiled with the instructions of the surrounding loop"
     )]
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "the low byte is meant"
+        reason = "takes the low byte"
     )]
     pub(super) fn write(self, steps: f32) -> u8 {
         (round_to(steps, self.least, self.most) + self.zero) as u8
     }
 
-    /// The byte of a whole number of steps that is below 2²⁴.
+    /// Returns the byte for an integer number of steps below 2²⁴.
     #[inline(always)]
     #[expect(
         clippy::inline_always,
-        reason = "it must have the instructions of the loop around it"
+        reason = "must be compiled with the instructions of the surrounding loop"
     )]
     #[expect(clippy::cast_precision_loss, reason = "below 2²⁴")]
     fn write_whole(self, steps: i32) -> u8 {
         self.write(steps as f32)
     }
 
-    /// The byte of a number of steps to which the zero point is added before it is rounded.
+    /// Returns the byte for a number of steps, adding the zero point before rounding.
     #[inline(always)]
     #[expect(
         clippy::inline_always,
-        reason = "it must have the instructions of the loop around it"
+        reason = "must be compiled with the instructions of the surrounding loop"
     )]
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_precision_loss,
         clippy::cast_sign_loss,
-        reason = "small integers; the low byte is meant"
+        reason = "small integers; takes the low byte"
     )]
     pub(super) fn write_moved(self, steps: f32) -> u8 {
         let zero = self.zero as f32;
@@ -133,7 +133,8 @@ impl Writer {
     }
 }
 
-/// A sum as XNNPACK computes it: factors with 21 bits, added up as integers, half a step rounded up.
+/// A sum in XNNPACK's fixed-point arithmetic: factors of 21 bits, integer addition, half a step
+/// rounded up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FixedSum {
     a: i32,
@@ -142,7 +143,8 @@ pub(crate) struct FixedSum {
 }
 
 impl FixedSum {
-    /// The sum of two numbers times these factors. `None` where XNNPACK takes no such factors.
+    /// Returns the sum of two numbers times these factors, or `None` if XNNPACK does not support
+    /// the factors.
     #[expect(clippy::cast_possible_truncation, reason = "below 2²¹")]
     pub(crate) fn new([a, b]: [f32; 2]) -> Option<Self> {
         let largest = a.abs().max(b.abs());
@@ -168,7 +170,7 @@ impl FixedSum {
     #[inline(always)]
     #[expect(
         clippy::inline_always,
-        reason = "it must have the instructions of the loop around it"
+        reason = "must be compiled with the instructions of the surrounding loop"
     )]
     fn of(self, a: i32, b: i32) -> i32 {
         let half = 1 << (self.shift - 1);
@@ -176,18 +178,18 @@ impl FixedSum {
     }
 }
 
-/// Two tensors on grids, and the grid of what is made of them.
+/// The grids of two input tensors and of the output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pair {
-    /// The inputs' grids.
+    /// Grids of the inputs.
     pub(crate) inputs: [Grid; 2],
-    /// The output's.
+    /// Grid of the output.
     pub(crate) output: Grid,
-    /// What the output is held to.
+    /// Range of the output.
     pub(crate) range: Range,
 }
 
-/// The bytes of two tensors of one size.
+/// The bytes of two tensors of the same size.
 type Bytes<'a> = [&'a [u8]; 2];
 
 compiled! {
@@ -221,7 +223,7 @@ compiled! {
 compiled! {
     fn dequantized(scale: f32, reader: Reader, from: &[u8], to: &mut [f32]) {
         for (to, byte) in to.iter_mut().zip(from) {
-            #[expect(clippy::cast_precision_loss, reason = "a number of nine bits")]
+            #[expect(clippy::cast_precision_loss, reason = "nine bits")]
             let steps = reader.read(*byte) as f32;
             *to = steps * scale;
         }
@@ -231,7 +233,7 @@ compiled! {
 compiled! {
     fn moved(factors: [f32; 2], of: (Reader, Writer), from: &[u8], to: &mut [u8]) {
         for (to, byte) in to.iter_mut().zip(from) {
-            #[expect(clippy::cast_precision_loss, reason = "a number of nine bits")]
+            #[expect(clippy::cast_precision_loss, reason = "nine bits")]
             let steps = of.0.read(*byte) as f32;
             *to = of.1.write(steps * factors[0] * factors[1]);
         }
@@ -253,7 +255,7 @@ impl Pair {
         Ok((readers, self.output.writer(self.range)?))
     }
 
-    /// The sum that adds the inputs, or takes the second from the first. `None` where XNNPACK takes no such
+    /// Returns the sum or difference of the inputs, or `None` if XNNPACK does not support the
     /// scales.
     pub(crate) fn fixed_sum(&self, subtract: bool) -> Option<FixedSum> {
         let sign = if subtract { -1.0 } else { 1.0 };
@@ -262,7 +264,7 @@ impl Pair {
         FixedSum::new([left.scale / scale, sign * right.scale / scale])
     }
 
-    /// Adds two tensors of one size up.
+    /// Adds two tensors of the same size.
     pub(crate) fn add(
         &self,
         cpu: Cpu,
@@ -281,7 +283,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Multiplies two tensors of one size.
+    /// Multiplies two tensors of the same size.
     pub(crate) fn multiply(
         &self,
         cpu: Cpu,
@@ -303,7 +305,7 @@ impl Pair {
 }
 
 impl Grid {
-    /// Rounds numbers to bytes.
+    /// Quantises numbers to bytes.
     pub(crate) fn quantize(
         self,
         cpu: Cpu,
@@ -321,7 +323,7 @@ impl Grid {
         Ok(())
     }
 
-    /// What bytes stand for.
+    /// Dequantises bytes to numbers.
     pub(crate) fn dequantize(
         self,
         cpu: Cpu,
@@ -338,7 +340,7 @@ impl Grid {
         Ok(())
     }
 
-    /// Rounds bytes of this grid to those of another.
+    /// Requantises bytes from this grid to another.
     pub(crate) fn requantize(
         self,
         cpu: Cpu,
@@ -357,7 +359,7 @@ impl Grid {
     }
 }
 
-/// Holds bytes to a range of their numbers.
+/// Clamps bytes to a range of their integers.
 pub(crate) fn clamp(
     cpu: Cpu,
     (sign, range): (Sign, Range),
@@ -365,8 +367,8 @@ pub(crate) fn clamp(
     output: &mut [u8],
     split: Split,
 ) -> Result<(), String> {
-    sign.check("a least number", range.least)?;
-    sign.check("a largest number", range.most)?;
+    sign.check("minimum", range.least)?;
+    sign.check("maximum", range.most)?;
     check_length("the input", input.len(), &[output.len()])?;
     let flip = sign.flip();
     let bounds = [range.least, range.most].map(|number| sign.byte(number) ^ flip);

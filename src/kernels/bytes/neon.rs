@@ -1,6 +1,6 @@
-//! The kernels' registers of aarch64. Dot products multiply bytes with a sign.
+//! aarch64 registers of the byte kernels. Dot products multiply signed bytes.
 
-/// Operations on registers of 128 bits, and the kernels on them.
+/// Defines operations on 128-bit registers, and the kernels on them.
 macro_rules! of_128_bits {
     ($name:ident, $features:literal, rows: $rows:tt, { $($dot:tt)* }) => {
         #[doc = concat!("Registers of 128 bits with ", $features, ".")]
@@ -15,11 +15,11 @@ macro_rules! of_128_bits {
 
             /// Sums of 4 channels.
             type Register = int32x4_t;
-            /// Registers of a line of weights.
+            /// Number of registers for a line of weights.
             const PARTS: usize = 4;
-            /// Lines of four taps' weights.
+            /// Number of lines for the weights of four taps.
             const QUAD: usize = 1;
-            /// Channels of a block.
+            /// Number of channels in a block.
             const WIDTH: usize = 16;
 
             #[target_feature(enable = $features)]

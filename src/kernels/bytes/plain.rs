@@ -1,4 +1,4 @@
-//! The kernels' registers in plain Rust: what every processor has.
+//! Byte kernels in plain Rust, for every processor.
 
 use super::Limits;
 use super::dense::{Dense, Panel, Part, Rows};
@@ -8,11 +8,11 @@ use super::tiles::{CHANNELS, Line, Place, Target, blocks, chunk, part, tiles};
 
 /// Sums of 16 channels.
 type Register = [i32; 16];
-/// Registers of a line of weights.
+/// Number of registers for a line of weights.
 const PARTS: usize = 1;
-/// Lines of four taps' weights.
+/// Number of lines for the weights of four taps.
 const QUAD: usize = 1;
-/// Channels of a block.
+/// Number of channels in a block.
 const WIDTH: usize = 16;
 
 const fn zero() -> Register {
@@ -57,7 +57,7 @@ fn store_bytes(to: &mut [u8; 16], [sums]: [Register; PARTS], factors: &[f32; 16]
             clippy::cast_possible_truncation,
             clippy::cast_precision_loss,
             clippy::cast_sign_loss,
-            reason = "rounded as it is to be; the low byte is meant"
+            reason = "rounds on purpose; takes the low byte"
         )]
         {
             let number = round_to(sum as f32 * factor, limits.least, limits.most);

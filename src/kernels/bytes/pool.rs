@@ -1,4 +1,4 @@
-//! The largest of windows over images of bytes, and means of windows and of whole images.
+//! Max and average pooling over images of bytes, and means over whole images.
 
 use std::ops::Range as Places;
 
@@ -32,7 +32,7 @@ compiled! {
 compiled! {
     fn means(factor: f32, writer: Writer, sums: &[i32], to: &mut [u8]) {
         for (to, sum) in to.iter_mut().zip(sums) {
-            #[expect(clippy::cast_precision_loss, reason = "rounded as it is to be")]
+            #[expect(clippy::cast_precision_loss, reason = "rounds on purpose")]
             let sum = *sum as f32;
             *to = writer.write_moved(sum * factor);
         }
@@ -50,43 +50,45 @@ compiled! {
     }
 }
 
-/// How a sum becomes the byte of a mean.
+/// Conversion of a sum to the byte of a mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rounding {
-    /// As XNNPACK does: times one factor, the zero point added before it is rounded.
+    /// XNNPACK's method: multiply by one factor and add the zero point before rounding.
     Moved,
-    /// As a mean in float32 between two quantizations: the number divided by the count, then rounded.
+    /// A float32 mean between two quantisations: divide by the count, then round.
     Real,
 }
 
-/// Which taps of a window its mean is divided by.
+/// The taps of a window that count for its mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Counted {
-    /// Those that lie on the image.
+    /// Only taps on the image.
     Pixels,
-    /// Those on its padding too, which is zeros: as much before it as windows have there, and so many rows below and
-    /// columns to its right.
+    /// Also taps on its padding, which is zeros.
+    ///
+    /// The padding before the image is that of the windows. The numbers are the rows below and the
+    /// columns on the right.
     Padded([usize; 2]),
 }
 
-/// Most taps of a window: sums of so many bytes stay whole in float32.
+/// Maximum number of taps of a window. Sums of that many bytes are exact in float32.
 pub(crate) const MOST_TAPS: usize = 1 << 16;
 
-/// The grids of a mean's input and output, and what the output is held to.
+/// Grids and rounding of a mean.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mean {
-    /// The input's grid.
+    /// Grid of the input.
     pub(crate) from: Grid,
-    /// The output's.
+    /// Grid of the output.
     pub(crate) to: Grid,
-    /// What the output is held to.
+    /// Range of the output.
     pub(crate) range: Range,
-    /// How sums become bytes.
+    /// Conversion of sums to bytes.
     pub(crate) rounding: Rounding,
 }
 
 impl Mean {
-    /// The mean of each channel of images `[n, pixels, channels]`.
+    /// Computes the mean of each channel of images `[n, pixels, channels]`.
     pub(crate) fn of_images(
         &self,
         cpu: Cpu,
@@ -111,7 +113,7 @@ impl Mean {
         Ok(())
     }
 
-    /// The mean of each channel of the pixels that windows have within images.
+    /// Computes the mean of each channel over the pixels of each window within the image.
     pub(crate) fn of_windows(
         &self,
         cpu: Cpu,
@@ -125,7 +127,7 @@ impl Mean {
         if window.taps() > MOST_TAPS {
             let kernel = window.kernel;
             return Err(format!(
-                "a mean of a window of {kernel:?}; at most {MOST_TAPS} taps are wanted"
+                "window {kernel:?} of a mean is too large: at most {MOST_TAPS} taps are supported"
             ));
         }
         placed.check([channels; 2], input.len(), output.len())?;
@@ -146,12 +148,12 @@ impl Mean {
         Ok(())
     }
 
-    /// Writes the means of sums of so many pixels.
+    /// Writes the means of sums over `count` pixels.
     fn write(&self, cpu: Cpu, writer: Writer, (sums, count): (&[i32], usize), to: &mut [u8]) {
         match self.rounding {
             Rounding::Moved => means(cpu, self.factor(count), writer, sums, to),
             Rounding::Real => {
-                #[expect(clippy::cast_precision_loss, reason = "pixels of an image")]
+                #[expect(clippy::cast_precision_loss, reason = "number of pixels")]
                 let count = count.max(1) as f32;
                 real_means(
                     cpu,
@@ -164,15 +166,16 @@ impl Mean {
         }
     }
 
-    /// What a sum of so many pixels is multiplied by.
-    #[expect(clippy::cast_precision_loss, reason = "pixels of an image")]
+    /// Returns the factor for a sum over this number of pixels.
+    #[expect(clippy::cast_precision_loss, reason = "number of pixels")]
     fn factor(&self, pixels: usize) -> f32 {
         self.from.scale / (self.to.scale * pixels.max(1) as f32)
     }
 }
 
-/// The largest number of each channel of the pixels that windows have within the image; the least there is
-/// where they have none.
+/// Computes the maximum of each channel over the pixels of each window within the image.
+///
+/// Windows without any pixels give the minimum of the range.
 pub(crate) fn largest(
     cpu: Cpu,
     sign: Sign,
@@ -206,7 +209,7 @@ pub(crate) fn largest(
 }
 
 impl Counted {
-    /// How many taps of the window count whose output is this pixel.
+    /// Returns the number of taps that count for the window of an output pixel.
     fn of(self, (window, placed): (&Window, &Placed), pixel: usize) -> usize {
         let [_, row, column] = placed.pixel(pixel);
         let along = |axis: usize, place: usize| {
@@ -221,8 +224,8 @@ impl Counted {
     }
 }
 
-/// The taps along an axis of the window at a place of the output that lie in these bounds, counted from where
-/// padding begins.
+/// Returns the taps within these bounds, along one axis, of the window at an output position.
+/// Positions start at the padding.
 fn taps_within(
     window: &Window,
     axis: usize,
@@ -237,8 +240,7 @@ fn taps_within(
     until(bounds.start)..until(bounds.end)
 }
 
-/// Calls `work` with the numbers of the pixels that a window has within the image, as many at a time as lie beside
-/// each other.
+/// Calls `work` with ranges of adjacent pixels that lie in both the window and the image.
 fn each_run(
     (window, placed): (&Window, &Placed),
     pixel: usize,

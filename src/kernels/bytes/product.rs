@@ -1,4 +1,4 @@
-//! A product of rows of bytes with packed weights: a fully connected layer.
+//! Quantised fully connected layers: products of byte rows with packed weights.
 
 use super::dense::{self, Dense, Part, Rows};
 use super::dispatch;
@@ -8,36 +8,36 @@ use super::{Limits, Requantize, Sign};
 use crate::kernels::length::check_length;
 use crate::kernels::{Cpu, Split};
 
-/// Rows whose inputs are found before weights are read.
+/// Number of rows whose inputs are located before weights are read.
 const BLOCK: usize = 60;
 
-/// A product: packed weights, and how its sums become bytes.
+/// A product: packed weights, and the conversion of sums to bytes.
 #[derive(Debug)]
 pub(crate) struct Product(Packed);
 
-/// What a product is made of.
+/// Parameters of a product.
 #[derive(Debug, Clone)]
 pub(crate) struct Parts<'a> {
-    /// Inputs and outputs of a row.
+    /// Number of inputs and outputs of a row.
     pub(crate) sizes: [usize; 2],
     /// Weights `[output][input]`.
     pub(crate) weights: &'a [i8],
-    /// Zero points of the weights: none where all are 0, one, or one for each output.
+    /// Zero points of the weights: empty if all are 0, one, or one for each output.
     pub(crate) weight_zeros: &'a [i32],
-    /// What is added to the sums of each output, in their unit.
+    /// Added to the sums of each output, in their unit.
     pub(crate) bias: Option<&'a [i32]>,
-    /// The zero point of the input.
+    /// Zero point of the input.
     pub(crate) input_zero: i32,
-    /// What input bytes stand for.
+    /// Sign of input bytes.
     pub(crate) sign_in: Sign,
-    /// What output bytes stand for.
+    /// Sign of output bytes.
     pub(crate) sign_out: Sign,
-    /// How sums become bytes.
+    /// Conversion of sums to bytes.
     pub(crate) requantize: &'a Requantize,
 }
 
 impl Product {
-    /// Packs weights for these instructions.
+    /// Packs weights for this instruction set.
     pub(crate) fn new(cpu: Cpu, parts: &Parts<'_>) -> Result<Self, String> {
         let [_, outputs] = parts.sizes;
         check_weights(parts.sizes, parts.weights)?;
@@ -61,7 +61,7 @@ impl Product {
         Ok(Self(packed))
     }
 
-    /// Bytes of the packed weights.
+    /// Returns the size of the packed weights, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.0.dense.bytes()
     }
@@ -73,17 +73,18 @@ impl Product {
     }
 }
 
-/// A product whose sums stay 32-bit integers, of inputs whose zero point only a run knows.
+/// A product whose sums stay 32-bit integers, for inputs whose zero point is known only at run
+/// time.
 #[derive(Debug)]
 pub(crate) struct SumProduct {
     packed: Packed,
     sign: Sign,
-    /// The sum of each output's weights, their zero points taken off.
+    /// Sum of each output's weights, minus their zero points.
     totals: Vec<i32>,
 }
 
 impl SumProduct {
-    /// Packs weights `[output][input]`, with zero points as [`Parts`] has them, for inputs of this sign.
+    /// Packs weights `[output][input]` for inputs of this sign. Zero points are as in [`Parts`].
     pub(crate) fn new(
         cpu: Cpu,
         sizes: [usize; 2],
@@ -107,12 +108,12 @@ impl SumProduct {
         })
     }
 
-    /// Bytes of the packed weights.
+    /// Returns the size of the packed weights, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.packed.dense.bytes() + size_of_val(self.totals.as_slice())
     }
 
-    /// Computes rows of sums, for inputs of this zero point.
+    /// Computes rows of sums, for inputs with this zero point.
     pub(crate) fn run(
         &self,
         zero: i32,
@@ -120,7 +121,7 @@ impl SumProduct {
         output: &mut [i32],
         split: Split,
     ) -> Result<(), String> {
-        self.sign.check("a zero point of the input", zero)?;
+        self.sign.check("zero point of the input", zero)?;
         let dense = &self.packed.dense;
         let zero = zero_of(self.sign, dense.flip, zero);
         self.packed
@@ -139,27 +140,27 @@ impl SumProduct {
     }
 }
 
-/// What is wrong with weights of inputs and outputs of these sizes, if anything is.
+/// Fails if the number of weights does not match these input and output sizes.
 fn check_weights([inputs, outputs]: [usize; 2], weights: &[i8]) -> Result<(), String> {
     if inputs == 0 || outputs == 0 {
         return Err(format!(
-            "a product of {inputs} inputs and {outputs} outputs"
+            "invalid sizes of a product: {inputs} inputs and {outputs} outputs"
         ));
     }
     check_length("the weights", weights.len(), &[outputs, inputs])
 }
 
-/// Packed weights, and the inputs that rows have.
+/// Packed weights, and the number of inputs in a row.
 #[derive(Debug)]
 struct Packed {
     dense: Dense,
     inputs: usize,
-    /// How often rows are read; see [`fitting`].
+    /// Number of times that rows are read; see [`fitting`].
     repeats: usize,
 }
 
 impl Packed {
-    /// Packs weights, repeated where they must be.
+    /// Packs weights, repeated where necessary.
     fn new(
         cpu: Cpu,
         [inputs, outputs]: [usize; 2],
@@ -185,7 +186,7 @@ impl Packed {
         }
     }
 
-    /// Computes rows, each of which goes to its `target`.
+    /// Computes rows; `target` returns the destination of each.
     fn rows<T: Send>(
         &self,
         input: &[u8],
@@ -198,7 +199,7 @@ impl Packed {
         let rows = output.len() / outputs;
         check_length("the output", output.len(), &[rows, outputs])?;
         check_length("the input", input.len(), &[rows, inputs])?;
-        // The last row's last inputs are read as four: rows are as long as that.
+        // The last inputs of the last row are read as four: rows are padded to that length.
         let length = inputs.next_multiple_of(INPUTS);
         let mut longer = Vec::new();
         let input = if length == inputs {

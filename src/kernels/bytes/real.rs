@@ -1,12 +1,15 @@
-//! Arithmetic on the numbers that bytes stand for, rounded once: half to even, then the zero point added, as
-//! ONNX has it. A graph of `DequantizeLinear`, an operator and `QuantizeLinear` in float32 gives the same bytes.
+//! ONNX arithmetic on quantised bytes: computes real numbers and rounds once, half to even, before
+//! adding the zero point.
+//!
+//! The result is the same as that of `DequantizeLinear`, an operator and `QuantizeLinear` in
+//! float32.
 
 use super::elementwise::{Grid, Pair, Range, Reader, Writer};
 use crate::kernels::length::check_length;
 use crate::kernels::simd::compiled;
 use crate::kernels::{Cpu, Split};
 
-/// What is made of two tensors.
+/// An operation on two tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// `a + b`.
@@ -31,13 +34,13 @@ compiled! {
     }
 }
 
-/// Numbers that are compared at a time.
+/// Number of elements compared at a time.
 const LANES: usize = 32;
 
-/// Numbers that a thread should have to itself.
+/// Minimum number of elements for each thread.
 const PIECE: usize = 1 << 15;
 
-/// The least and the largest of numbers and zero. What is no number does not count.
+/// Returns the minimum and maximum of the numbers and zero. NaN is ignored.
 pub(crate) fn extent(cpu: Cpu, numbers: &[f32], split: Split) -> [f32; 2] {
     let mut of_pieces = vec![[[0.0; LANES]; 2]; numbers.len().div_ceil(PIECE)];
     split.rows(&mut of_pieces, 1, PIECE, |first, extents| {
@@ -54,14 +57,14 @@ pub(crate) fn extent(cpu: Cpu, numbers: &[f32], split: Split) -> [f32; 2] {
     ]
 }
 
-/// How bytes become numbers.
+/// Converts bytes to numbers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Real {
     reader: Reader,
     scale: f32,
 }
 
-/// How numbers become bytes.
+/// Converts numbers to bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rounded {
     writer: Writer,
@@ -72,9 +75,9 @@ impl Real {
     #[inline(always)]
     #[expect(
         clippy::inline_always,
-        reason = "it must have the instructions of the loop around it"
+        reason = "must be compiled with the instructions of the surrounding loop"
     )]
-    #[expect(clippy::cast_precision_loss, reason = "a number of nine bits")]
+    #[expect(clippy::cast_precision_loss, reason = "nine bits")]
     fn of(self, byte: u8) -> f32 {
         self.reader.read(byte) as f32 * self.scale
     }
@@ -84,14 +87,14 @@ impl Rounded {
     #[inline(always)]
     #[expect(
         clippy::inline_always,
-        reason = "it must have the instructions of the loop around it"
+        reason = "must be compiled with the instructions of the surrounding loop"
     )]
     fn of(self, number: f32) -> u8 {
         self.writer.write(number / self.scale)
     }
 }
 
-/// The bytes of two tensors of one size.
+/// The bytes of two tensors of the same size.
 type Bytes<'a> = [&'a [u8]; 2];
 
 compiled! {
@@ -141,7 +144,7 @@ impl Grid {
         })
     }
 
-    /// Rounds numbers to bytes; what is no number becomes the least.
+    /// Quantises numbers to bytes; NaN becomes the minimum.
     pub(crate) fn round(
         self,
         cpu: Cpu,
@@ -158,7 +161,7 @@ impl Grid {
         Ok(())
     }
 
-    /// The numbers of bytes on this grid as bytes of another.
+    /// Requantises bytes from this grid to another.
     pub(crate) fn round_again(
         self,
         cpu: Cpu,
@@ -177,7 +180,7 @@ impl Grid {
 }
 
 impl Pair {
-    /// What two tensors of one size become.
+    /// Combines two tensors of the same size.
     pub(crate) fn compute(
         &self,
         cpu: Cpu,

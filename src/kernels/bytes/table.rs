@@ -1,4 +1,4 @@
-//! A function of one number between bytes, as a table of what each of 256 bytes becomes.
+//! A function on quantised bytes, as a table of its 256 results.
 
 use super::elementwise::{Grid, Range};
 use crate::kernels::length::check_length;
@@ -13,20 +13,20 @@ compiled! {
     }
 }
 
-/// What each byte becomes.
+/// The result for each byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Table([u8; 256]);
 
 impl Table {
-    /// The table of a function that makes these 256 numbers of bytes 0 to 255, rounded to bytes of a grid. What is no
-    /// number becomes the least.
+    /// Builds the table of a function from its 256 real results, which are quantised to a grid. NaN
+    /// becomes the minimum.
     pub(crate) fn new(numbers: &[f32], to: Grid, range: Range) -> Result<Self, String> {
         let mut table = [0; 256];
         to.round(Cpu::PLAIN, range, numbers, &mut table, Split::ONE)?;
         Ok(Self(table))
     }
 
-    /// What bytes become, each for itself.
+    /// Looks up each byte.
     pub(crate) fn look_up(
         &self,
         cpu: Cpu,

@@ -1,50 +1,51 @@
-//! The inner loops, once for each kind of register: tiles of pixels by output channels, and blocks of
-//! channels of a pixel.
+//! The inner loops of the byte kernels: tiles of pixels by output channels, and blocks of channels
+//! of a pixel.
 //!
-//! The macros stand in a module that has the registers' operations under fixed names. In dot products four
-//! inputs are multiplied at a time, so weights lie in lines of 16 output channels by 4 inputs.
+//! The macros are expanded once for each kind of register, in a module that defines the register
+//! operations under fixed names. Dot products multiply four inputs at a time, so weights are stored
+//! in lines of 16 output channels by 4 inputs.
 
-/// Weights of 16 channels by 4 inputs. A register holds a line, or a half or a quarter of one.
+/// Weights of 16 channels by 4 inputs. A register holds a whole line, half of it or a quarter.
 #[repr(C, align(64))]
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line(pub(super) [u8; 64]);
 
-/// Output channels of a line.
+/// Number of output channels in a line.
 pub(super) const CHANNELS: usize = 16;
 
-/// Inputs that are multiplied at a time.
+/// Number of inputs that are multiplied at a time.
 pub(super) const INPUTS: usize = 4;
 
-/// Where results go: whole rows, or columns of a single row.
+/// Destination of results: whole rows, or columns of a single row.
 pub(super) enum Target<'a> {
     /// Rounded to bytes.
     Bytes(&'a mut [u8]),
-    /// As they are.
+    /// Unchanged sums.
     Sums(&'a mut [i32]),
 }
 
 /// The columns of a panel that a tile fills.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
-    /// Elements before the tile's first.
+    /// Number of elements before the tile's first.
     pub(super) start: usize,
-    /// Elements from a row to the next.
+    /// Number of elements from one row to the next.
     pub(super) stride: usize,
-    /// Channels that the panel has.
+    /// Number of channels in the panel.
     pub(super) width: usize,
 }
 
-/// The bytes of a whole block.
+/// Returns the bytes of a whole block.
 #[inline(always)]
 #[expect(
     clippy::inline_always,
-    reason = "it must have the instructions of the loop around it"
+    reason = "must be compiled with the instructions of the surrounding loop"
 )]
 pub(super) fn chunk<const WIDTH: usize>(from: &[u8], at: usize) -> Option<&[u8; WIDTH]> {
     from.get(at..)?.first_chunk()
 }
 
-/// The bytes that there are of a block, and zeros.
+/// Returns the remaining bytes of a block, padded with zeros.
 #[cold]
 pub(super) fn part<const WIDTH: usize>(from: &[u8], at: usize) -> [u8; WIDTH] {
     let mut all = [0; WIDTH];
@@ -55,7 +56,7 @@ pub(super) fn part<const WIDTH: usize>(from: &[u8], at: usize) -> [u8; WIDTH] {
     all
 }
 
-/// Tiles of dense products: `rows` are the sizes of tiles there are, `lines` those of panels.
+/// Defines tiles of dense products: `rows` are the supported tile sizes, `lines` those of panels.
 macro_rules! tiles {
     ($(#[$attribute:meta])* rows: [$($rows:literal)*], lines: [$($lines:literal)*]) => {
         /// Computes these lines of a group's channels for all rows of a block.
@@ -135,7 +136,8 @@ macro_rules! tiles {
                     }
                 }
             }
-            // What is indexed by a loop that is not unrolled is in memory: the sums would be written there at each step.
+            // Arrays indexed by a loop that is not unrolled live in memory; the sums would then be
+            // stored in each step.
             let mut finished = [[[0; CHANNELS]; LINES]; ROWS];
             for row in 0..ROWS {
                 for line in 0..LINES {
@@ -169,10 +171,10 @@ macro_rules! tiles {
 }
 pub(super) use tiles;
 
-/// Blocks of channels that are windowed each for itself.
+/// Defines blocks of channels for depthwise convolutions.
 macro_rules! blocks {
     ($(#[$attribute:meta])*) => {
-        /// Computes the pixels of a chunk; `taps` finds where the window of a pixel lies in the input.
+        /// Computes the pixels of a chunk; `taps` locates the window of a pixel in the input.
         $(#[$attribute])*
         pub(in crate::kernels::bytes) fn pixels(
             depthwise: &Depthwise,
@@ -208,7 +210,7 @@ macro_rules! blocks {
                         let sums = windowed::<FLIP>(depthwise, &taps, (block, moved));
                         let factors = &depthwise.factors[block * QUAD..][..QUAD];
                         let at = block * WIDTH;
-                        // What is written too much belongs to pixels that are computed later.
+                        // Excess elements belong to pixels that are computed later.
                         if let Some(to) = output[start + at..].first_chunk_mut() {
                             store_wide(to, sums, factors, depthwise.limits);
                         } else {

@@ -1,12 +1,14 @@
-//! What becomes of weights and biases before they are packed.
+//! Preparation of weights and biases before packing.
 
 use std::borrow::Cow;
 
 use super::{Sign, dense};
 use crate::kernels::Cpu;
 
-/// Weights with their zero points taken off. Where these numbers have more than 8 bits, the inputs of an
-/// output channel are repeated, two or three times, with weights that add up to them.
+/// Subtracts zero points from weights.
+///
+/// If the results need more than 8 bits, the inputs of each output channel are repeated two or
+/// three times, with weights that add up to them.
 pub(super) fn fitting<'a>(
     weights: &'a [i8],
     zeros: &[i32],
@@ -14,12 +16,12 @@ pub(super) fn fitting<'a>(
 ) -> Result<Cow<'a, [i8]>, String> {
     if zeros.len() > 1 && zeros.len() != outputs {
         return Err(format!(
-            "{} zero points of weights for {outputs} output channels",
+            "wrong number of zero points of the weights: got {} for {outputs} output channels",
             zeros.len()
         ));
     }
     for zero in zeros {
-        Sign::Signed.check("a zero point of weights", *zero)?;
+        Sign::Signed.check("zero point of the weights", *zero)?;
     }
     if zeros.iter().all(|zero| *zero == 0) {
         return Ok(Cow::Borrowed(weights));
@@ -55,31 +57,31 @@ pub(super) fn fitting<'a>(
 /// The inputs of sums.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sums {
-    /// What multiplies them.
+    /// Instruction set of the multiplication.
     pub(super) cpu: Cpu,
-    /// What their bytes stand for.
+    /// Sign of the bytes.
     pub(super) sign: Sign,
-    /// Their zero point.
+    /// Zero point.
     pub(super) zero: i32,
 }
 
 impl Sums {
-    /// Whether they have another sign than the instructions want.
+    /// Returns whether the inputs have another sign than the instructions expect.
     pub(super) fn flip(self) -> bool {
         dense::wants_sign(self.cpu) != (self.sign == Sign::Signed)
     }
 
-    /// What the sums of each output channel begin with, so that the zero point of the inputs drops out.
+    /// Returns the initial sums of each output channel, which cancel out the inputs' zero point.
     pub(super) fn bias(
         self,
         weights: &[i8],
         bias: Option<&[i32]>,
         outputs: usize,
     ) -> Result<Vec<i32>, String> {
-        self.sign.check("a zero point of the input", self.zero)?;
+        self.sign.check("zero point of the input", self.zero)?;
         if let Some(bias) = bias.filter(|bias| bias.len() != outputs) {
             return Err(format!(
-                "{} numbers of bias for {outputs} output channels",
+                "wrong number of biases: got {} for {outputs} output channels",
                 bias.len()
             ));
         }
@@ -99,8 +101,8 @@ impl Sums {
     }
 }
 
-/// The zero point of inputs as they are multiplied: those of another sign than the instructions want with
-/// their highest bit turned, which is 128 more or less.
+/// Returns the zero point of inputs as they are multiplied. If the instructions expect another
+/// sign, the highest bit is flipped, which adds or subtracts 128.
 pub(super) const fn zero_of(sign: Sign, flip: bool, zero: i32) -> i32 {
     match (flip, sign) {
         (false, _) => zero,

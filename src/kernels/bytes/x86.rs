@@ -1,9 +1,9 @@
-//! The kernels' registers of x86-64.
+//! x86-64 registers of the byte kernels.
 //!
-//! Dot products multiply bytes without sign by bytes with one. Where there is no instruction for it, even
-//! and odd bytes are widened to 16 bits and multiplied in pairs: that is exact, too.
+//! Dot products multiply unsigned bytes by signed ones. Processors without an instruction for that
+//! widen even and odd bytes to 16 bits and multiply them in pairs, which is also exact.
 
-/// Operations on registers of 512 bits, and the kernels on them.
+/// Defines operations on 512-bit registers, and the kernels on them.
 macro_rules! of_512_bits {
     ($name:ident, $features:literal, $(#[$dot:meta])* dot: $($dots:tt)*) => {
         #[doc = concat!("Registers of 512 bits with ", $features, ".")]
@@ -17,11 +17,11 @@ macro_rules! of_512_bits {
 
             /// Sums of 16 channels.
             type Register = __m512i;
-            /// Registers of a line of weights.
+            /// Number of registers for a line of weights.
             const PARTS: usize = 1;
-            /// Lines of four taps' weights.
+            /// Number of lines for the weights of four taps.
             const QUAD: usize = 4;
-            /// Channels of a block.
+            /// Number of channels in a block.
             const WIDTH: usize = 64;
 
             #[target_feature(enable = $features)]
@@ -76,7 +76,7 @@ macro_rules! of_512_bits {
                 ]
             }
 
-            /// Numbers to store, in 32 bits each.
+            /// Returns the numbers to store, in 32 bits each.
             #[target_feature(enable = $features)]
             #[inline]
             fn rounded(sums: Register, factors: &[f32; 16], limits: Limits) -> Register {
@@ -131,7 +131,7 @@ macro_rules! of_512_bits {
     };
 }
 
-/// Operations on registers of 256 bits, and the kernels on them.
+/// Defines operations on 256-bit registers, and the kernels on them.
 macro_rules! of_256_bits {
     ($name:ident, $features:literal, { $($dots:tt)* } $($kernels:tt)*) => {
         #[doc = concat!("Registers of 256 bits with ", $features, ".")]
@@ -144,11 +144,11 @@ macro_rules! of_256_bits {
 
             /// Sums of 8 channels.
             type Register = __m256i;
-            /// Registers of a line of weights.
+            /// Number of registers for a line of weights.
             const PARTS: usize = 2;
-            /// Lines of four taps' weights.
+            /// Number of lines for the weights of four taps.
             const QUAD: usize = 2;
-            /// Channels of a block.
+            /// Number of channels in a block.
             const WIDTH: usize = 32;
 
             #[target_feature(enable = $features)]
@@ -203,7 +203,7 @@ macro_rules! of_256_bits {
                 ]
             }
 
-            /// Numbers to store, the low byte of each in 32 bits.
+            /// Returns the numbers to store, in the low byte of 32 bits each.
             #[target_feature(enable = $features)]
             #[inline]
             fn rounded(
@@ -247,7 +247,7 @@ macro_rules! of_256_bits {
     };
 }
 
-/// What tiles need beside, on registers of 256 bits.
+/// Defines the remaining operations of tiles on 256-bit registers.
 macro_rules! tiles_of_256_bits {
     ($features:literal, rows: $rows:tt) => {
         use crate::kernels::bytes::dense::{Dense, Panel, Part, Rows};
@@ -287,10 +287,10 @@ macro_rules! tiles_of_256_bits {
     };
 }
 
-/// Dot products by one instruction.
+/// Defines dot products with a single instruction.
 macro_rules! dot_at_once {
     ($register:ty, $features:literal, $dot:ident) => {
-        /// Four inputs without sign in 32 bits.
+        /// Four unsigned inputs in 32 bits.
         type Words = $register;
         /// Four weights in 32 bits.
         type Weights = $register;
@@ -315,7 +315,7 @@ macro_rules! dot_at_once {
     };
 }
 
-/// Dot products of 16 bits: even bytes, then odd ones.
+/// Defines dot products in 16 bits: even bytes, then odd ones.
 macro_rules! dot_in_halves {
     ($register:ty, $features:literal, $and:ident $ones:ident $right:ident $left:ident $arithmetic:ident
      $multiply:ident $add:ident) => {
@@ -345,7 +345,7 @@ macro_rules! dot_in_halves {
     };
 }
 
-/// The two halves of an array.
+/// Returns the two halves of an array.
 #[inline]
 fn halves<T, const WHOLE: usize, const HALF: usize>(whole: &[T; WHOLE]) -> [&[T; HALF]; 2] {
     const { assert!(WHOLE == 2 * HALF, "two halves") };

@@ -1,7 +1,7 @@
-//! Activations, element by element.
+//! Activation functions in float32.
 #![expect(
     clippy::inline_always,
-    reason = "only what is part of a function is compiled for its instructions"
+    reason = "only inlined code is compiled with the caller's instructions"
 )]
 
 use super::Activation;
@@ -36,31 +36,31 @@ compiled! {
     }
 }
 
-/// Held to a range; NaN stays.
+/// Clamps to a range; NaN stays NaN.
 #[inline(always)]
 fn clamped(value: f32, least: f32, most: f32) -> f32 {
     let value = if value < least { least } else { value };
     if value > most { most } else { value }
 }
 
-/// `x + 3` held to 0 to 6, over 6.
+/// Computes `x + 3`, clamped to the range 0 to 6 and divided by 6.
 #[inline(always)]
 fn hard_sigmoid(value: f32) -> f32 {
     clamped(value + 3.0, 0.0, 6.0) * (1.0 / 6.0)
 }
 
-/// `1 / (1 + e^-x)`.
+/// Computes `1 / (1 + e^-x)`.
 #[inline(always)]
 fn sigmoid(value: f32) -> f32 {
     1.0 / (1.0 + exponential(-value))
 }
 
-/// `e^x` within some units of the last place: 0 below -87.3 and infinite above 88.4.
+/// Computes `e^x` to within a few units in the last place: 0 below -87.3 and infinite above 88.4.
 #[inline(always)]
 pub(super) fn exponential(value: f32) -> f32 {
-    // Added to a small number, it leaves the nearest whole number in the last bits.
+    // Adding this to a small number leaves the nearest integer in the last bits.
     const WHOLE: f32 = 12_582_912.0;
-    // ln 2 in two parts, so that whole multiples of the first are exact.
+    // ln 2 in two parts, so that integer multiples of the first part are exact.
     const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
 
     let value = clamped(value, -88.0, 89.0);

@@ -1,7 +1,7 @@
-//! Scaled dot products of queries, keys and values: `softmax(queries · keysᵀ · scale + mask) · values`, head by head,
-//! without the scores of more than a block of keys.
+//! Scaled dot-product attention: `softmax(queries · keysᵀ · scale + mask) · values` for each head.
 //!
-//! The softmax goes along with the keys: what was summed so far is scaled down when a larger score comes.
+//! Only the scores of one block of keys are stored at a time. The softmax is updated with each
+//! block: when a larger score appears, the sums so far are scaled down.
 
 use super::activate::exponential;
 use super::packed::Packed;
@@ -10,23 +10,23 @@ use crate::kernels::length::check_length;
 use crate::kernels::simd::compiled;
 use crate::kernels::{Cpu, Split};
 
-/// Keys whose scores are held.
+/// Number of keys in a block.
 const KEYS: usize = 128;
 
-/// Queries of a head from which on its keys are packed for them.
+/// Minimum number of queries of a head for which its keys are packed.
 const MANY: usize = 4;
 
-/// Numbers that are added up beside each other.
+/// Number of elements that are summed in parallel.
 const LANES: usize = 16;
 
 /// Rows of numbers for each head.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lines<'a> {
-    /// All of them.
+    /// All elements.
     pub(crate) elements: &'a [f32],
-    /// Where each head begins.
+    /// Start of each head.
     pub(crate) starts: &'a [usize],
-    /// Elements from a row of a head to its next.
+    /// Number of elements from one row of a head to the next.
     pub(crate) stride: usize,
 }
 
@@ -47,12 +47,12 @@ impl<'a> Lines<'a> {
         }
         let found = self.elements.len();
         Err(format!(
-            "{name}: {found} numbers, too few for {rows} rows of {width} from {last} on"
+            "{name}: too short: {found} elements, expected {rows} rows of {width} starting at {last}"
         ))
     }
 }
 
-/// What is attended to.
+/// The inputs of an attention operator.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attention<'a> {
     /// `[head][query][size]`.
@@ -61,30 +61,32 @@ pub(crate) struct Attention<'a> {
     pub(crate) keys: Lines<'a>,
     /// `[head][key][width]`.
     pub(crate) values: Lines<'a>,
-    /// What is added to scores, `[head][query][key]`.
+    /// Added to scores, `[head][query][key]`.
     pub(crate) mask: Option<Lines<'a>>,
-    /// Queries and keys of a head, elements of a key, elements of a value.
+    /// Number of queries and keys of a head, elements of a key, elements of a value.
     pub(crate) sizes: [usize; 4],
-    /// What products are multiplied by.
+    /// Factor of the scores.
     pub(crate) scale: f32,
-    /// How many keys the first query sees, where each one sees one more than the one before it.
+    /// Number of keys that the first query sees. Each later query sees one more. `None` if all keys
+    /// are visible.
     pub(crate) seen: Option<usize>,
-    /// Whether a query that sees nothing, or only scores of -∞, gives zeros. Else it gives NaN.
+    /// Whether a query without visible keys, or with only scores of -∞, returns zeros instead of
+    /// NaN.
     pub(crate) zeros: bool,
 }
 
-/// A row of the output, and which it is.
+/// A row of the output, with its position.
 struct Row<'a> {
     head: usize,
     query: usize,
     output: &'a mut [f32],
-    /// The largest score so far.
+    /// Largest score so far.
     most: f32,
-    /// The sum of all shares so far.
+    /// Sum of all weights so far.
     sum: f32,
 }
 
-/// Keys and values of a block in the order in which they are read, and scores.
+/// Scratch memory: packed keys and values of a block, and scores.
 struct Room {
     keys: Packed,
     values: Packed,
@@ -93,7 +95,7 @@ struct Room {
 }
 
 impl Attention<'_> {
-    /// Computes rows of the output: of this head and query, each.
+    /// Computes rows of the output, one for each given head and query.
     pub(crate) fn run(
         &self,
         cpu: Cpu,
@@ -123,7 +125,7 @@ impl Attention<'_> {
         let is_there = |[head, query]: &[usize; 2]| Some(*head) < heads && *query < queries;
         if let Some(place) = places.iter().find(|place| !is_there(place)) {
             return Err(format!(
-                "a row for {place:?}; there are {heads:?} heads and {queries} queries"
+                "row {place:?} is out of range: {heads:?} heads and {queries} queries"
             ));
         }
         if width == 0 {
@@ -145,7 +147,7 @@ impl Attention<'_> {
         Ok(())
     }
 
-    /// Rows of the output, those of a head after each other.
+    /// Computes rows of the output, ordered by head.
     fn rows(&self, cpu: Cpu, rows: &mut [Row<'_>]) {
         let [_, keys, size, width] = self.sizes;
         let most = shape::of(cpu).most;
@@ -176,7 +178,7 @@ impl Attention<'_> {
             }
             for row in rows {
                 let share = match row.most {
-                    // A sum of nothing.
+                    // The sum over no keys.
                     _ if keys == 0 => 0.0,
                     f32::NEG_INFINITY if self.zeros && !row.sum.is_nan() => 0.0,
                     f32::NEG_INFINITY => f32::NAN,
@@ -187,7 +189,7 @@ impl Attention<'_> {
         }
     }
 
-    /// One query with a block of keys.
+    /// Computes one query with a block of keys.
     fn one(&self, cpu: Cpu, row: &mut Row<'_>, [first, count]: [usize; 2], scores: &mut [f32]) {
         let [_, _, size, width] = self.sizes;
         let count = self.seen_of(row, [first, count]);
@@ -208,7 +210,7 @@ impl Attention<'_> {
         }
     }
 
-    /// Several queries of a head with a block of keys that is packed.
+    /// Computes several queries of a head with a packed block of keys.
     fn several(
         &self,
         cpu: Cpu,
@@ -252,7 +254,7 @@ impl Attention<'_> {
         }
     }
 
-    /// How many keys of a block a query sees.
+    /// Returns the number of keys in a block that a query sees.
     fn seen_of(&self, row: &Row<'_>, [first, count]: [usize; 2]) -> usize {
         let seen = self
             .seen
@@ -260,7 +262,8 @@ impl Attention<'_> {
         seen.map_or(count, |seen| seen.min(count))
     }
 
-    /// Makes shares of the products with keys from `first` on: what the sums so far are multiplied by.
+    /// Turns the products with keys starting at `first` into weights. Returns the factor for the
+    /// sums so far.
     fn share(&self, cpu: Cpu, row: &mut Row<'_>, first: usize, scores: &mut [f32]) -> f32 {
         let mask = self.mask.map(|mask| {
             let row = mask.row(row.head, row.query, self.sizes[1]);
@@ -277,7 +280,7 @@ impl Attention<'_> {
         factor
     }
 
-    /// Keys of a head `[size][key]`, values `[key][width]`, both with zeros up to the end.
+    /// Packs keys of a head as `[size][key]` and values as `[key][width]`, both padded with zeros.
     fn pack(&self, head: usize, [first, count]: [usize; 2], across: usize, room: &mut Room) {
         let [_, _, size, width] = self.sizes;
         let packed = room.keys.values_mut();
@@ -372,13 +375,13 @@ compiled! {
         }
         let now = largest.iter().fold(*most, |most, score| most.max(*score));
         if now == f32::NEG_INFINITY {
-            // Nothing to take a share of. What is no number is not lost.
+            // No weights to compute, but NaN must not get lost.
             *sum += scores.iter().filter(|score| score.is_nan()).sum::<f32>();
             scores.fill(0.0);
             *factor = 1.0;
             return;
         }
-        // Where it stays, nothing is scaled: `exponential` of 0 is 1 but for a rounding.
+        // The maximum is unchanged: no scaling, since `exponential` of 0 is 1 only up to rounding.
         *factor = if *most < now { exponential(*most - now) } else { 1.0 };
         *most = now;
         let mut sums = [0.0_f32; LANES];
@@ -406,7 +409,7 @@ mod tests {
             .collect()
     }
 
-    /// By the definition, in double precision.
+    /// Attention by its definition, in double precision.
     fn defined(of: &Attention<'_>, [head, query]: [usize; 2]) -> Vec<f64> {
         let [_, keys, size, width] = of.sizes;
         let seen = of.seen.map_or(keys, |seen| (seen + query).min(keys));
@@ -450,12 +453,12 @@ mod tests {
             let of_values = numbers(heads * keys * width, seed + 2);
             let mut of_mask = numbers(heads * queries * keys, seed + 3);
             for (at, number) in of_mask.iter_mut().enumerate() {
-                // Some rows see nothing, some keys are seen by none.
+                // Some queries see no key, some keys are hidden from all queries.
                 if hidden > 0 && (at / keys % 5 == hidden || at % keys % 3 == hidden) {
                     *number = f32::NEG_INFINITY;
                 }
             }
-            // Heads one after the other, or beside each other in each row.
+            // Heads one after the other, or next to each other in each row.
             let starts = |rows: usize, width: usize| -> Vec<usize> {
                 (0..heads).map(|head| if beside { head * width } else { head * rows * width }).collect()
             };
@@ -492,7 +495,7 @@ mod tests {
         }
     }
 
-    /// A query with NaN, or a value, is seen where it counts.
+    /// NaN in a visible query or value affects the result.
     #[test]
     fn what_is_no_number_is_not_lost() {
         for (queries, broken) in [(1, 0), (8, 0), (1, 1), (8, 1), (1, 2), (8, 2)] {

@@ -1,4 +1,4 @@
-//! Convolutions of images `[n, h, w, c]`.
+//! Convolutions of float32 images `[n, h, w, c]`.
 
 use std::fmt;
 
@@ -9,29 +9,29 @@ use super::{Activation, Channels, check_length, shape, single, tile};
 use crate::kernels::window::{Placed, Window};
 use crate::kernels::{Cpu, Split};
 
-/// Tiles whose inputs are looked up at once, and which a panel is used for before the next one.
+/// Number of tiles whose inputs are located at once, and for which a panel is reused.
 const TILES: usize = 10;
 
-/// Taps of a pixel above which they are fewer tiles, so that what is looked up stays small.
+/// Number of taps above which fewer tiles are processed at once, to keep the located slices small.
 const MANY_TAPS: usize = 100;
 
-/// A convolution with its weights, packed for the instructions it runs with.
+/// A convolution with weights packed for its instruction set.
 pub(crate) struct Convolution {
     cpu: Cpu,
     window: Window,
     channels: Channels,
-    /// What kernels hold results to.
+    /// Range to which the kernels clamp results.
     range: [f32; 2],
-    /// What is done after it.
+    /// Activation applied afterwards.
     rest: Activation,
     kernel: Kernel,
 }
 
-/// How it is computed.
+/// The kernel that computes a convolution.
 enum Kernel {
-    /// As a product, for each group.
+    /// A matrix product for each group.
     Product(Taps, Panels),
-    /// Channel by channel.
+    /// Each channel separately.
     Depthwise(Depthwise),
 }
 
@@ -43,8 +43,9 @@ struct Run<'a> {
 }
 
 impl Convolution {
-    /// A convolution by `weights` `[out][kh][kw][in / groups]` and `bias` `[out]`. Fails if they do not fit the
-    /// channels and the window.
+    /// Creates a convolution from `weights` `[out][kh][kw][in / groups]` and `bias` `[out]`.
+    ///
+    /// Fails if they do not match the channels and the window.
     pub(crate) fn new(
         cpu: Cpu,
         window: Window,
@@ -79,8 +80,10 @@ impl Convolution {
         })
     }
 
-    /// Computes `output` `[n, oh, ow, out]` of `input` `[n, h, w, in]`. `added`, as large as the output, is summed to it
-    /// before the activation. Fails if a length does not fit.
+    /// Computes `output` `[n, oh, ow, out]` from `input` `[n, h, w, in]`.
+    ///
+    /// `added` has the size of the output and is added before the activation. Fails if a length
+    /// does not match.
     pub(crate) fn run(
         &self,
         placed: &Placed,
@@ -96,12 +99,12 @@ impl Convolution {
         } = self.channels;
         placed.check([inputs, outputs], input.len(), output.len())?;
         if let Some(added) = added {
-            check_length("numbers to be added", added.len(), output.len())?;
+            check_length("elements to add", added.len(), output.len())?;
         }
         match &self.kernel {
             Kernel::Depthwise(depthwise) => {
                 let row = placed.output[1] * outputs;
-                // A multiplication here takes about twice as long as in a product.
+                // A multiplication here takes about twice as long as in a matrix product.
                 let cost = row * self.window.taps() * 2;
                 split.rows(output, row, cost, |first, rows| {
                     depthwise.rows(placed, input, self.range, [first, row], added, rows);
@@ -117,7 +120,8 @@ impl Convolution {
                     added,
                 };
                 if self.channels.groups == 1 && output.len() == outputs && outputs > width {
-                    // Weights are read for one pixel: that takes longer than to multiply.
+                    // The weights are read for one pixel, which takes longer than the
+                    // multiplication.
                     let cost = panels.depth * width * 4;
                     split.rows(output, width, cost, |first, columns| {
                         let from = first * width;
@@ -126,7 +130,7 @@ impl Convolution {
                         super::activate(self.cpu, self.rest, columns);
                     });
                 } else {
-                    // Whoever has fewer pixels than a tile takes reads all weights for them.
+                    // A thread with fewer pixels than a tile reads all weights for them.
                     let tile = split.share(output.len() / outputs.max(1));
                     let tile = tile.clamp(1, shape::of(self.cpu).most);
                     let (row, cost) = (tile * outputs, tile * panels.depth * outputs);
@@ -139,7 +143,7 @@ impl Convolution {
         Ok(())
     }
 
-    /// Memory held, in bytes.
+    /// Returns the memory used, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match &self.kernel {
             Kernel::Product(_, panels) => panels.bytes(),
@@ -147,7 +151,7 @@ impl Convolution {
         }
     }
 
-    /// The output's pixels from `first` on.
+    /// Computes the output pixels starting at `first`.
     fn pixels(&self, run: &Run<'_>, panels: &Panels, first: usize, output: &mut [f32]) {
         let Channels {
             output: outputs,
@@ -168,7 +172,8 @@ impl Convolution {
         }
     }
 
-    /// Some pixels, from `first` on, by some panels of a group. `output` begins at the first pixel's channel `from`.
+    /// Computes pixels starting at `first` for some panels of a group. `output` starts at channel
+    /// `from` of the first pixel.
     fn block<'a>(
         &self,
         run: &Run<'_>,
@@ -223,7 +228,8 @@ impl fmt::Debug for Convolution {
     }
 }
 
-/// The instructions for a convolution channel by channel, if it is one: the channels must fill a register.
+/// Returns the instruction set for a depthwise convolution whose channels fill a register, or
+/// `None` for others.
 fn depthwise_with(cpu: Cpu, channels: Channels) -> Option<Cpu> {
     let each = channels.groups == channels.input && channels.groups == channels.output;
     if !each {

@@ -1,40 +1,40 @@
-//! Convolutions channel by channel.
+//! Depthwise float32 convolutions.
 
 use super::packed::Packed;
 use crate::kernels::Cpu;
 use crate::kernels::simd::enter;
 use crate::kernels::window::{Placed, Window};
 
-/// A convolution whose output channels see one input channel each. There are as many channels as a register has
-/// numbers, or more.
+/// A convolution in which each output channel reads one input channel. It has at least as many
+/// channels as a register has lanes.
 pub(super) struct Depthwise {
     cpu: Cpu,
     window: Window,
     channels: usize,
-    /// The bias of each channel, then tap after tap the weights of each.
+    /// The bias of each channel, then the weights of each channel for every tap.
     packed: Packed,
-    /// As many as there are channels.
+    /// One zero for each channel.
     zeros: Vec<f32>,
 }
 
-/// A row of the output, and what it is computed from.
+/// A row of the output, with its inputs.
 pub(super) struct Row<'a> {
     window: Window,
     channels: usize,
     bias: &'a [f32],
-    /// Weights of the window's rows that lie in the image.
+    /// Weights of the window's rows inside the image.
     weights: &'a [f32],
-    /// The image's rows under those.
+    /// The image's rows for those weights.
     rows: &'a [&'a [f32]],
     zeros: &'a [f32],
-    /// Columns of zeros to the left.
+    /// Number of zero columns on the left.
     before: usize,
     added: Option<&'a [f32]>,
     range: [f32; 2],
 }
 
 impl Depthwise {
-    /// Packs weights `[channel][tap]` whose number was checked.
+    /// Packs weights `[channel][tap]`, whose number was checked.
     pub(super) fn new(
         cpu: Cpu,
         window: Window,
@@ -63,7 +63,8 @@ impl Depthwise {
         }
     }
 
-    /// Rows of the output, of `row` elements each, from number `first` on. `added` is as large as the whole output.
+    /// Computes rows of `row` elements each, starting at number `first`. `added` has the size of
+    /// the whole output.
     pub(super) fn rows(
         &self,
         placed: &Placed,
@@ -112,14 +113,15 @@ impl Depthwise {
         }
     }
 
-    /// Memory held, in bytes.
+    /// Returns the memory used, in bytes.
     pub(super) const fn bytes(&self) -> usize {
         self.packed.bytes() + self.zeros.capacity() * size_of::<f32>()
     }
 }
 
 impl<'a> Row<'a> {
-    /// The pixel of an image's row that lies so many columns from the first window's start.
+    /// Returns the pixel of an image's row at this distance in columns from the first window's
+    /// start.
     fn pixel(&self, row: &'a [f32], column: usize) -> &'a [f32] {
         let start = column.wrapping_sub(self.before).wrapping_mul(self.channels);
         if column < self.before || start >= row.len() {
@@ -128,7 +130,7 @@ impl<'a> Row<'a> {
         &row[start..][..self.channels]
     }
 
-    /// The pixels that lie side by side from there on.
+    /// Locates adjacent pixels, starting there.
     fn pixels(&self, row: &'a [f32], column: usize, into: &mut [&'a [f32]]) {
         let inside = column.checked_sub(self.before).and_then(|start| {
             let start = start * self.channels;
@@ -143,10 +145,10 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Pixels that are computed together.
+/// Number of pixels computed together.
 const TOGETHER: usize = 4;
 
-/// The functions for one instruction set.
+/// Defines the functions for one instruction set.
 macro_rules! depthwise {
     (#[$set:meta] $registers:ident) => {
         use super::{Row, TOGETHER};
@@ -154,7 +156,7 @@ macro_rules! depthwise {
             LANES, Register, add, clamp, fused, load, splat, store,
         };
 
-        /// A row of the output.
+        /// Computes a row of the output.
         #[$set]
         pub(super) fn line_of(row: &Row<'_>, output: &mut [f32]) {
             let pixels = output.len() / row.channels;
@@ -167,7 +169,7 @@ macro_rules! depthwise {
             let kernel = row.window.kernel;
             let [_, stride] = row.window.stride;
             let dense = row.window.dilation[1] == 1;
-            // The last pixels are some of those before them once more.
+            // The last pixels overlap the ones before them and are computed again.
             for first in (0..pixels).step_by(TOGETHER) {
                 let first = first.min(pixels - TOGETHER);
                 match (kernel, stride) {
@@ -180,7 +182,7 @@ macro_rules! depthwise {
             }
         }
 
-        /// Pixels of any window.
+        /// Computes pixels of any window.
         #[$set]
         fn any<const PIXELS: usize>(row: &Row<'_>, first: usize, output: &mut [f32]) {
             let [_, kernel] = row.window.kernel;
@@ -209,7 +211,7 @@ macro_rules! depthwise {
             }
         }
 
-        /// Pixels of a window whose columns are held in registers.
+        /// Computes pixels of a window whose columns are held in registers.
         #[$set]
         fn window<const KERNEL: usize, const STRIDE: usize, const COLUMNS: usize>(
             row: &Row<'_>,
@@ -240,7 +242,7 @@ macro_rules! depthwise {
             }
         }
 
-        /// Adds, holds to the range and writes one register of each pixel.
+        /// Adds, clamps and writes one register for each pixel.
         #[$set]
         fn finish<const PIXELS: usize>(
             row: &Row<'_>,
@@ -262,7 +264,7 @@ macro_rules! depthwise {
             }
         }
 
-        /// The numbers from a place on.
+        /// Returns the numbers starting at a position.
         #[inline(always)]
         fn at(values: &[f32], place: usize) -> &[f32; LANES] {
             values[place..]
@@ -304,6 +306,6 @@ mod plain {
 }
 
 enter! {
-    /// A row of the output.
+    /// Computes a row of the output.
     fn line_of(row: &Row<'_>, output: &mut [f32]);
 }

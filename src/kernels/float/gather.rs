@@ -1,33 +1,33 @@
-//! Where the taps of pixels lie in the input: slices of it, and zeros outside of it.
+//! Locates the inputs of a convolution's windows: slices of the input, and zeros outside of it.
 
 use super::{Channels, tile};
 use crate::kernels::window::{Placed, Window};
 
-/// Input channels below which the taps of a window's row are taken as one.
+/// Number of input channels below which the taps of a window's row are read as one.
 const NARROW: usize = 16;
 
 /// How the taps of a convolution's windows are read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Taps {
     window: Window,
-    /// Channels of an image.
+    /// Number of channels of an image.
     channels: usize,
-    /// Whether a tap is a whole row of a window, whose pixels lie side by side.
+    /// Whether a tap is a whole row of a window, whose pixels are adjacent.
     rows: bool,
-    /// Elements of a tap.
+    /// Number of elements of a tap.
     run: usize,
 }
 
-/// An input, with what is beside it.
+/// An input, with zeros for its padding.
 pub(super) struct Source<'a> {
     placed: &'a Placed,
     input: &'a [f32],
-    /// As many as a tap has.
+    /// As many zeros as a tap has elements.
     zeros: Vec<f32>,
 }
 
 impl<'a> Source<'a> {
-    /// An input whose length was checked.
+    /// Prepares an input, whose length was checked.
     pub(super) fn new(taps: &Taps, placed: &'a Placed, input: &'a [f32]) -> Self {
         let zeros = vec![0.0; taps.run];
         Self {
@@ -39,7 +39,7 @@ impl<'a> Source<'a> {
 }
 
 impl Taps {
-    /// For a convolution.
+    /// Returns the taps of a convolution.
     pub(super) fn new(window: Window, channels: Channels) -> Self {
         let rows = channels.groups == 1
             && channels.input < NARROW
@@ -54,19 +54,21 @@ impl Taps {
         }
     }
 
-    /// Taps of a pixel.
+    /// Returns the number of taps of a pixel.
     pub(super) const fn count(&self) -> usize {
         self.window.kernel[0] * self.columns()
     }
 
-    /// Taps of a pixel in a row.
+    /// Returns the number of taps of a pixel in a row.
     const fn columns(&self) -> usize {
         if self.rows { 1 } else { self.window.kernel[1] }
     }
 
-    /// Writes the slices of output pixels from `first` on into `slices`, in the order of [`tile::Strip`], with tiles of
-    /// at most `most` pixels and from input channel `channel` on. Rows of windows that stand over the border
-    /// are put together in `scratch`.
+    /// Writes the input slices for output pixels starting at `first` into `slices`, in the order of
+    /// [`tile::Strip`].
+    ///
+    /// Tiles have at most `most` pixels; slices start at input channel `channel`. Window rows
+    /// across the border are assembled in `scratch`.
     pub(super) fn gather<'a>(
         &self,
         source: &'a Source<'_>,
@@ -118,8 +120,11 @@ impl Taps {
         });
     }
 
-    /// Calls `found` for each tap of each tile, with the image, row and column of the first pixel's, and with how many
-    /// pixels follow in the same row of the output. Rows and columns before the first one are numbers that no image has.
+    /// Calls `found` for each tap of each tile, with the image, row and column of the first pixel's
+    /// tap.
+    ///
+    /// It also passes the number of pixels that follow in the same output row. Rows and columns
+    /// before the first one are numbers outside of any image.
     fn each(
         &self,
         placed: &Placed,
@@ -164,12 +169,13 @@ impl Taps {
         }
     }
 
-    /// Whether a window's row that begins at this column has all pixels in the image.
+    /// Returns whether all pixels of a window's row that starts at this column are inside the
+    /// image.
     const fn is_inside(&self, x: usize, width: usize) -> bool {
         x < width && self.window.kernel[1] <= width - x
     }
 
-    /// Appends the windows' rows that are partly outside of the image, of pixels that follow each other.
+    /// Assembles the window rows of adjacent pixels that are partly outside of the image.
     fn put_together(
         &self,
         source: &Source<'_>,

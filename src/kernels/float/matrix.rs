@@ -1,13 +1,15 @@
-//! A few rows times a matrix that is not kept: its lines are as they come, filled up to whole registers.
+//! Products of a few rows with a temporary matrix that is not packed; its rows are padded to whole
+//! registers.
 
 use crate::kernels::simd::enter;
 
-/// The functions for one instruction set, with as many rows in a tile as the registers hold.
+/// Defines the functions for one instruction set, with as many rows in a tile as the registers
+/// hold.
 macro_rules! products {
     (#[$set:meta] $registers:ident: $($rows:literal)*) => {
         use crate::kernels::float::registers::$registers::{LANES, fused, load, splat, store};
 
-        /// Rows times a matrix `[depth][across]`, two registers wide at a time.
+        /// Multiplies rows by a matrix `[depth][across]`, two registers wide at a time.
         #[$set]
         pub(super) fn products(rows: &[&[f32]], matrix: &[f32], across: usize, output: &mut [f32]) {
             for column in (0..across).step_by(2 * LANES) {
@@ -70,6 +72,6 @@ mod plain {
 }
 
 enter! {
-    /// At most a tile's rows, of one length, times a matrix `[depth][across]`.
+    /// Multiplies at most a tile of rows, all of the same length, by a matrix `[depth][across]`.
     fn products(rows: &[&[f32]], matrix: &[f32], across: usize, output: &mut [f32]);
 }

@@ -1,7 +1,7 @@
-//! Convolutions and products in float32.
+//! Convolutions, products, attention and normalisation in float32.
 //!
-//! [`Convolution`] and [`Product`] choose their kernel when they are made. Kernels are written once, as macros over
-//! the vocabulary of [`registers`], and compiled for each instruction set.
+//! [`Convolution`] and [`Product`] choose their kernel when they are created. Kernels are written
+//! once, as macros over the operations of [`registers`], and compiled for each instruction set.
 
 mod activate;
 mod attention;
@@ -34,19 +34,19 @@ pub(crate) use crate::kernels::window::Channels;
 
 use crate::kernels::Cpu;
 
-/// What is done to each number of a result.
+/// A function applied to each number of a result.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Activation {
-    /// Nothing.
+    /// The identity.
     None,
-    /// Held to a range.
+    /// Clamps to a range.
     Clamp {
-        /// The least.
+        /// Minimum.
         least: f32,
-        /// The most.
+        /// Maximum.
         most: f32,
     },
-    /// `x` times `x + 3` held to 0 to 6, over 6.
+    /// `x` times `x + 3`, clamped to the range 0 to 6 and divided by 6.
     HardSwish,
     /// `1 / (1 + e^-x)`.
     Sigmoid,
@@ -55,7 +55,8 @@ pub(crate) enum Activation {
 }
 
 impl Activation {
-    /// The range that a kernel holds its results to, and what is left to do after it.
+    /// Returns the range to which a kernel clamps its results, and the activation to apply
+    /// afterwards.
     const fn parts(self) -> ([f32; 2], Self) {
         match self {
             Self::Clamp { least, most } => ([least, most], Self::None),
@@ -65,7 +66,7 @@ impl Activation {
 }
 
 impl Channels {
-    /// Fails unless both divide into groups, and there is an input.
+    /// Fails unless both numbers of channels are divisible by the groups, and input channels exist.
     fn check(&self) -> Result<(), String> {
         let groups = self.groups;
         let even =
@@ -74,16 +75,16 @@ impl Channels {
             return Ok(());
         }
         Err(format!(
-            "{self:?}; input channels that, as the output ones, divide into one group or more are wanted"
+            "invalid {self:?}: input and output channels must divide into one group or more"
         ))
     }
 
-    /// Input channels of a group.
+    /// Returns the number of input channels of a group.
     const fn inner(&self) -> usize {
         self.input / self.groups
     }
 
-    /// Output channels of a group.
+    /// Returns the number of output channels of a group.
     const fn outer(&self) -> usize {
         self.output / self.groups
     }
@@ -94,10 +95,10 @@ pub(crate) fn activate(cpu: Cpu, activation: Activation, values: &mut [f32]) {
     activate::in_place(cpu, activation, values);
 }
 
-/// Fails unless there are as many numbers as wanted.
+/// Fails unless `found` equals `wanted`.
 fn check_length(name: &str, found: usize, wanted: usize) -> Result<(), String> {
     if found == wanted {
         return Ok(());
     }
-    Err(format!("{found} {name}; {wanted} were wanted"))
+    Err(format!("wrong number of {name}: expected {wanted}, got {found}"))
 }

@@ -1,17 +1,18 @@
-//! Rows brought to mean 0 and variance 1.
+//! Normalisation of rows to mean 0 and variance 1.
 #![expect(
     clippy::inline_always,
-    reason = "only what is part of a function is compiled for its instructions"
+    reason = "only inlined code is compiled with the caller's instructions"
 )]
 
 use crate::kernels::length::check_length;
 use crate::kernels::simd::compiled;
 use crate::kernels::{Cpu, Split};
 
-/// Numbers that are added up beside each other: faster, and more exact than one after another.
+/// Number of elements that are summed in parallel, which is faster and more exact than one after
+/// another.
 const LANES: usize = 16;
 
-/// What it costs to normalise a number, in multiplications of a product.
+/// Cost of normalising a number, in multiplications of a product.
 const COST: usize = 8;
 
 /// Mean of a row, and the inverse of its standard deviation.
@@ -23,7 +24,7 @@ pub(crate) struct Moments {
     pub(crate) scale: f32,
 }
 
-/// A row, and where it is written to.
+/// A row and its output.
 struct Row<'a> {
     input: &'a [f32],
     output: &'a mut [f32],
@@ -42,7 +43,7 @@ pub(crate) fn normalise_rows(
     check_length("the input", input.len(), &[moments.len(), row])?;
     check_length("the output", output.len(), &[input.len()])?;
     if row == 0 {
-        // The mean of nothing is no number.
+        // The mean of an empty row is NaN.
         moments.fill(Moments {
             mean: f32::NAN,
             scale: f32::NAN,
@@ -66,7 +67,7 @@ pub(crate) fn normalise_rows(
 
 compiled! {
     fn normalise(eps: f32, input: &[f32], output: &mut [f32], moments: &mut Moments) {
-        #[expect(clippy::cast_precision_loss, reason = "a count of numbers")]
+        #[expect(clippy::cast_precision_loss, reason = "number of elements")]
         let count = input.len() as f32;
         let mean = sum_of(input, |x| x) / count;
         let variance = sum_of(input, |x| (x - mean) * (x - mean)) / count;
@@ -78,7 +79,7 @@ compiled! {
     }
 }
 
-/// A sum in several lanes.
+/// Sums values in several lanes.
 #[inline(always)]
 fn sum_of(values: &[f32], of: impl Fn(f32) -> f32) -> f32 {
     let mut lanes = [0.0_f32; LANES];

@@ -1,18 +1,18 @@
-//! Weights in the order in which kernels read them, aligned for the widest registers.
+//! Weights packed in the order in which kernels read them, aligned for the widest registers.
 
 use super::shape::Shape;
 
-/// Bytes of a cache line, and of the widest register.
+/// Size of a cache line and of the widest register, in bytes.
 const LINE: usize = 64;
 
-/// Numbers whose first one lies at the start of a cache line.
+/// Numbers aligned to the start of a cache line.
 pub(super) struct Packed {
     values: Vec<f32>,
     start: usize,
 }
 
 impl Packed {
-    /// Zeros.
+    /// Allocates zeros.
     pub(super) fn zeros(length: usize) -> Self {
         let values = vec![0.0; length + LINE / size_of::<f32>()];
         let start = values
@@ -24,46 +24,48 @@ impl Packed {
         packed
     }
 
-    /// The numbers.
+    /// Returns the numbers.
     pub(super) fn values(&self) -> &[f32] {
         &self.values[self.start..]
     }
 
-    /// The numbers, to be written. Their number does not change.
+    /// Returns the numbers for writing; their count stays the same.
     pub(super) fn values_mut(&mut self) -> &mut [f32] {
         &mut self.values[self.start..]
     }
 
-    /// Memory held, in bytes.
+    /// Returns the memory used, in bytes.
     pub(super) const fn bytes(&self) -> usize {
         self.values.capacity() * size_of::<f32>()
     }
 }
 
-/// Weights of a product in panels, each as wide as two registers of output channels; the last ones of a group may be
-/// of one, and of half of one. A panel is the bias of its channels and then, for each input, their weights. Channels
-/// that fill up the last register are zeros.
+/// Weights of a product in panels, each two registers of output channels wide.
+///
+/// The last panel of a group may be one register wide, or half of one. A panel has the biases of
+/// its channels, followed by their weights for each input. Channels that fill up the last register
+/// are zeros.
 pub(super) struct Panels {
     packed: Packed,
     shape: Shape,
-    /// Inputs of each output.
+    /// Number of inputs of each output.
     pub(super) depth: usize,
-    /// Output channels of a group.
+    /// Number of output channels of a group.
     outer: usize,
-    /// Elements of the panels of a group.
+    /// Number of elements in the panels of a group.
     group: usize,
 }
 
 /// A panel.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Panel<'a> {
-    /// Its bias and weights.
+    /// Biases and weights.
     pub(super) values: &'a [f32],
-    /// Its first output channel, among all.
+    /// Number of its first output channel, among all.
     pub(super) column: usize,
-    /// Its output channels.
+    /// Number of output channels.
     pub(super) columns: usize,
-    /// The same with those that are zeros.
+    /// Number of channels, including the zeros that fill it up.
     pub(super) wide: usize,
 }
 
@@ -104,12 +106,12 @@ impl Panels {
         }
     }
 
-    /// Output channels of a whole panel.
+    /// Returns the number of output channels of a whole panel.
     pub(super) const fn width(&self) -> usize {
         2 * self.shape.lanes
     }
 
-    /// The panels with output channels `from..to` of a group; `from` is the first one of a panel.
+    /// Returns the panels with output channels `from..to` of a group; a panel must start at `from`.
     pub(super) fn of(
         &self,
         group: usize,
@@ -129,7 +131,7 @@ impl Panels {
             })
     }
 
-    /// Memory held, in bytes.
+    /// Returns the memory used, in bytes.
     pub(super) const fn bytes(&self) -> usize {
         self.packed.bytes()
     }

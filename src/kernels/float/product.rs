@@ -1,4 +1,4 @@
-//! Fully connected layers: products of rows and a matrix of weights.
+//! Fully connected float32 layers: products of rows and a weight matrix.
 
 use std::fmt;
 
@@ -6,13 +6,14 @@ use super::{Activation, Channels, Convolution};
 use crate::kernels::window::{Placed, Window};
 use crate::kernels::{Cpu, Split};
 
-/// A fully connected layer: a convolution of images of one pixel.
+/// A fully connected layer, implemented as a convolution of one-pixel images.
 pub(crate) struct Product {
     convolution: Convolution,
 }
 
 impl Product {
-    /// A product by `weights` `[out][in]` with `bias` `[out]`. Fails if they do not fit the sizes.
+    /// Creates a product from `weights` `[out][in]` and `bias` `[out]`. Fails if they do not match
+    /// the sizes.
     pub(crate) fn new(
         cpu: Cpu,
         inputs: usize,
@@ -31,8 +32,10 @@ impl Product {
         Ok(Self { convolution })
     }
 
-    /// Computes `output` `[rows, out]` of `input` `[rows, in]`. `added`, as large as the output, is summed to it before
-    /// the activation. Fails if a length does not fit.
+    /// Computes `output` `[rows, out]` from `input` `[rows, in]`.
+    ///
+    /// `added` has the size of the output and is added before the activation. Fails if a length
+    /// does not match.
     pub(crate) fn run(
         &self,
         rows: usize,
@@ -50,7 +53,7 @@ impl Product {
         self.convolution.run(&placed, input, added, output, split)
     }
 
-    /// Memory held, in bytes.
+    /// Returns the memory used, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.convolution.bytes()
     }

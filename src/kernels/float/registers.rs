@@ -1,9 +1,11 @@
-//! One vocabulary over the registers of each instruction set: what the kernels are written with.
+//! Common operations on the float registers of each instruction set, from which the kernels are
+//! built.
 //!
-//! Each module has `Register`, `LANES` (numbers in one), `load`, `store`, `splat`, `fused` (`a * b + sum`), `lane`
-//! (`weights * four[LANE] + sum`), `add` and `clamp`, which keeps NaN.
+//! Each module defines `Register`, `LANES` (numbers in a register), `load`, `store`, `splat`,
+//! `fused` (`a * b + sum`), `lane` (`weights * four[LANE] + sum`), `add` and `clamp`, which keeps
+//! NaN.
 
-/// Functions compiled for features.
+/// Defines functions compiled with target features.
 macro_rules! functions {
     ($features:literal; $($name:ident($($argument:ident: $type:ty),*) = $body:expr;)*) => {
         $(
@@ -30,7 +32,7 @@ pub(super) mod avx2 {
     pub(in crate::kernels::float) type Register = __m256;
     pub(in crate::kernels::float) const LANES: usize = 8;
 
-    // Of the two operands of the largest and the least, the second is given where either is NaN.
+    // The minimum and maximum instructions return their second operand if either is NaN.
     functions! { "avx2,fma";
         splat(value: f32) = _mm256_set1_ps(value);
         fused(a: Register, b: Register, sum: Register) = _mm256_fmadd_ps(a, b, sum);
@@ -64,7 +66,7 @@ pub(super) mod avx512 {
     pub(in crate::kernels::float) type Register = __m512;
     pub(in crate::kernels::float) const LANES: usize = 16;
 
-    // Of the two operands of the largest and the least, the second is given where either is NaN.
+    // The minimum and maximum instructions return their second operand if either is NaN.
     functions! { "avx512f,avx512bw,avx512dq,avx512vl";
         splat(value: f32) = _mm512_set1_ps(value);
         fused(a: Register, b: Register, sum: Register) = _mm512_fmadd_ps(a, b, sum);
@@ -116,7 +118,7 @@ pub(super) mod neon {
     }
 }
 
-/// 4 numbers in an array, which the compiler may lay into registers.
+/// 4 numbers in an array, which the compiler can keep in registers.
 pub(super) mod plain {
     pub(in crate::kernels::float) type Register = [f32; 4];
     pub(in crate::kernels::float) const LANES: usize = 4;

@@ -1,4 +1,5 @@
-//! Products of rows with one row for a group of them, such as an image's pixels with a factor for each channel.
+//! Multiplies the rows of a group by one row of factors, for example an image's pixels by a factor
+//! for each channel.
 
 use crate::kernels::length::check_length;
 use crate::kernels::simd::compiled;
@@ -24,7 +25,7 @@ compiled! {
     }
 }
 
-/// Rows `[groups, count, row]` times factors `[groups, row]`.
+/// Multiplies rows `[groups, count, row]` by factors `[groups, row]`.
 pub(crate) fn scale_rows(
     cpu: Cpu,
     [groups, count, row]: [usize; 3],

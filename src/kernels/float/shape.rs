@@ -1,21 +1,21 @@
-//! How many numbers a kernel's registers hold, and what that makes of channels and pixels.
+//! Numbers of lanes and tile sizes for each instruction set.
 
 use crate::kernels::Cpu;
 use crate::kernels::cpu::Level;
 
-/// What a tile is made of.
+/// The sizes of tiles.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
     /// Numbers in a register.
     pub(super) lanes: usize,
-    /// Numbers in the register that the last channels may go into: half as many, or as many.
+    /// Numbers in the register for the last channels: half as many, or the same.
     half: usize,
-    /// The most pixels.
+    /// Maximum number of pixels in a tile.
     pub(super) most: usize,
 }
 
 impl Shape {
-    /// The first channel and the width of each panel of channels `from..to`.
+    /// Returns the first channel and the width of each panel for channels `from..to`.
     pub(super) fn panels(self, from: usize, to: usize) -> impl Iterator<Item = [usize; 2]> {
         let Self { lanes, half, .. } = self;
         let mut start = from;
@@ -33,7 +33,7 @@ impl Shape {
     }
 }
 
-/// What tiles are made of with these instructions.
+/// Returns the tile sizes for this instruction set.
 pub(super) const fn of(cpu: Cpu) -> Shape {
     let (lanes, half, most) = match cpu.level() {
         Level::Plain => (4, 4, 4),

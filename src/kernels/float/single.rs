@@ -1,13 +1,13 @@
-//! A product of one pixel: several panels of output channels at a time.
+//! Products of one pixel with several panels of output channels at a time.
 
 use super::packed::Panel;
 use super::tile::Strip;
 use crate::kernels::simd::enter;
 
-/// Panels that are computed together: the sums of one alone would wait for each other.
+/// Number of panels computed together. The sums of a single panel would wait for each other.
 const TOGETHER: usize = 4;
 
-/// The functions for one instruction set.
+/// Defines the functions for one instruction set.
 macro_rules! single {
     (#[$set:meta] $registers:ident) => {
         use super::{Strip, TOGETHER};
@@ -16,7 +16,7 @@ macro_rules! single {
             LANES, add, clamp, fused, load, splat, store,
         };
 
-        /// One pixel by whole panels, several at a time: the sums of one alone would wait for each other.
+        /// Multiplies one pixel by whole panels, several at a time.
         #[$set]
         pub(super) fn single(
             strip: &Strip<'_>,
@@ -33,7 +33,7 @@ macro_rules! single {
             }
         }
 
-        /// One pixel by so many panels.
+        /// Multiplies one pixel by `PANELS` panels.
         #[$set]
         fn beside<const PANELS: usize>(
             strip: &Strip<'_>,
@@ -120,7 +120,7 @@ mod plain {
 }
 
 enter! {
-    /// One pixel by panels none of whose channels are zeros to fill it up. `output` and `added` begin with the channel
-    /// that the strip's column is.
+    /// Multiplies one pixel by panels without zero channels. `output` and `added` start at the
+    /// strip's column.
     fn single(strip: &Strip<'_>, panels: &[Panel<'_>], added: Option<&[f32]>, output: &mut [f32]);
 }

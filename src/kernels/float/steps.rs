@@ -1,5 +1,5 @@
-//! Functions of numbers that follow each other, computed piece by piece: what one gives the next finds in the nearest
-//! cache.
+//! Runs a chain of elementwise functions piece by piece, so that intermediate results stay in the
+//! nearest cache.
 
 use std::cell::RefCell;
 use std::mem;
@@ -9,30 +9,30 @@ use crate::kernels::length::check_length;
 use crate::kernels::simd::compiled;
 use crate::kernels::{Cpu, Split};
 
-/// Numbers that are computed at a time.
+/// Number of elements computed at a time.
 const PIECE: usize = 256;
 
-/// Numbers that a thread takes at a time.
+/// Number of elements that a thread takes at a time.
 const PART: usize = 16 * PIECE;
 
-/// What it costs to apply a function to a number, in multiplications of a product.
+/// Cost of applying a function to a number, in multiplications of a product.
 const FUNCTION_COST: usize = 32;
 
-/// What it costs to combine two numbers, likewise.
+/// Cost of combining two numbers, in multiplications of a product.
 const PAIR_COST: usize = 8;
 
 thread_local! {
-    /// Room for pieces, from one run to the next.
+    /// Scratch memory for pieces, reused between runs.
     static ROOM: RefCell<Vec<Piece>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Numbers of a step, as many as a piece has.
+/// The elements of a step in a piece.
 type Piece = Vec<f32>;
 
 /// A function that is applied in place.
 pub(crate) type InPlace = fn(&mut [f32]) -> Result<(), String>;
 
-/// What is made of two numbers.
+/// An operation on two numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// `a + b`.
@@ -45,21 +45,21 @@ pub(crate) enum Operation {
     Divide,
 }
 
-/// Where a step takes its numbers from.
+/// The source of a step's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operand {
     /// An input.
     Input(usize),
-    /// What a step before this one gave.
+    /// The result of an earlier step.
     Step(usize),
 }
 
-/// A step.
+/// A step of the chain.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Step {
-    /// Two numbers are combined.
+    /// Combines two numbers.
     Pair(Operation, [Operand; 2]),
-    /// A function is applied.
+    /// Applies a function.
     Function(InPlace, Operand),
 }
 
@@ -86,28 +86,29 @@ pub(crate) struct Steps {
     inputs: usize,
     outputs: usize,
     placed: Vec<Placed>,
-    /// Pieces that are needed at the same time.
+    /// Number of pieces needed at the same time.
     pieces: usize,
 }
 
-/// A step in its place.
+/// A step with its assigned scratch piece.
 #[derive(Debug)]
 struct Placed {
     step: Step,
     /// The piece that it writes.
     piece: usize,
-    /// Which output it is, if it is one.
+    /// Index of the output, if the step is one.
     output: Option<usize>,
 }
 
-/// Some numbers of each output, and where they begin.
+/// A part of each output, with its start position.
 struct Part<'a> {
     start: usize,
     outputs: Vec<&'a mut [f32]>,
 }
 
 impl Steps {
-    /// Steps of so many inputs. Fails unless each takes what is there before it, and outputs are steps.
+    /// Creates steps with this number of inputs. Fails unless each step uses earlier results, and
+    /// outputs are steps.
     pub(crate) fn new(
         cpu: Cpu,
         inputs: usize,
@@ -115,16 +116,16 @@ impl Steps {
         outputs: &[usize],
     ) -> Result<Self, String> {
         if let Some(output) = outputs.iter().find(|output| **output >= steps.len()) {
-            return Err(format!("output {output} of {} steps", steps.len()));
+            return Err(format!("output {output} is out of range: there are {} steps", steps.len()));
         }
-        // The last step that reads what one gives, or itself.
+        // The last step that reads each step's result, or the step itself.
         let mut last: Vec<usize> = (0..steps.len()).collect();
         for (at, step) in steps.iter().enumerate() {
             for operand in step.operands() {
                 match *operand {
                     Operand::Input(input) if input < inputs => {}
                     Operand::Step(before) if before < at => last[before] = at,
-                    other => return Err(format!("step {at} takes {other:?}, which is not there")),
+                    other => return Err(format!("step {at} uses {other:?}, which does not exist")),
                 }
             }
         }
@@ -150,8 +151,8 @@ impl Steps {
         })
     }
 
-    /// Runs the steps for each of `length` places. An input has so many numbers, or one that stands for all; an output
-    /// has so many.
+    /// Runs the steps for each of `length` positions. An input has `length` numbers, or one that is
+    /// used for all positions; an output has `length`.
     pub(crate) fn run(
         &self,
         length: usize,
@@ -264,7 +265,7 @@ mod tests {
         Operation::Divide,
     ];
 
-    /// One place after the other.
+    /// Computes one position after the other.
     fn plainly(steps: &[Step], inputs: &[Vec<f32>], place: usize) -> Vec<f32> {
         let mut given: Vec<f32> = Vec::new();
         for step in steps {
@@ -288,7 +289,7 @@ mod tests {
         given
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "as the functions of the engine")]
+    #[expect(clippy::unnecessary_wraps, reason = "the signature of the engine's functions")]
     fn negated(values: &mut [f32]) -> Result<(), String> {
         for value in values {
             *value = -*value;
@@ -324,7 +325,7 @@ mod tests {
             for cpu in Cpu::all() {
                 let steps_of = Steps::new(cpu, inputs, &steps, &outputs).expect("steps");
                 let mut results = vec![vec![f32::NAN; length]; outputs.len()];
-                // What one run leaves behind no other sees.
+                // Leftovers of one run must not affect the next.
                 for _ in 0..2 {
                     let from: Vec<&[f32]> = given.iter().map(Vec::as_slice).collect();
                     let mut to: Vec<&mut [f32]> = results.iter_mut().map(Vec::as_mut_slice).collect();

@@ -1,11 +1,11 @@
-//! Sums of rows, element by element: what means of images are made of.
+//! Elementwise sums of rows, from which means over images are computed.
 
 use crate::kernels::length::check_length;
 use crate::kernels::simd::compiled;
 use crate::kernels::{Cpu, Split};
 
-/// Rows that are added up by themselves before their sum is added to the others', so that errors of rounding
-/// grow with the root of their number.
+/// Number of rows that are summed separately before their sum is added to the total. Rounding
+/// errors then grow with the square root of the number of blocks.
 const BLOCK: usize = 64;
 
 compiled! {
@@ -18,7 +18,7 @@ compiled! {
     }
 }
 
-/// The sums of `count` rows each, `[groups, count, row]` to `[groups, row]`.
+/// Computes the sums of `count` rows each, from `[groups, count, row]` to `[groups, row]`.
 pub(crate) fn sum_of_rows(
     cpu: Cpu,
     [groups, count, row]: [usize; 3],

@@ -1,7 +1,7 @@
 //! The kernels of every instruction set against plain loops.
-#![expect(clippy::unwrap_used, reason = "a test fails by it")]
-#![expect(clippy::cast_precision_loss, reason = "24 bits are wanted")]
-#![expect(clippy::float_cmp, reason = "infinite results are the same ones")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
+#![expect(clippy::cast_precision_loss, reason = "24 bits suffice")]
+#![expect(clippy::float_cmp, reason = "compares infinite results")]
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use super::{Activation, Channels, Convolution, Product, activate};
 use crate::kernels::window::{Placed, Window};
 use crate::kernels::{Cpu, Split};
 
-/// A convolution and its sizes.
+/// A convolution with its sizes.
 #[derive(Debug, Clone)]
 struct Case {
     window: Window,
@@ -18,12 +18,12 @@ struct Case {
     activation: Activation,
     added: bool,
     bias: bool,
-    /// Elements of the input that are no numbers.
+    /// NaN and infinite elements of the input.
     odd: Vec<(usize, f32)>,
     seed: u64,
 }
 
-/// Numbers from -1 to 1 that follow from a seed.
+/// Returns numbers from -1 to 1 that follow from a seed.
 fn numbers(seed: u64, length: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut next = || {
@@ -35,7 +35,7 @@ fn numbers(seed: u64, length: usize) -> Vec<f32> {
     (0..length).map(|_| next()).collect()
 }
 
-/// The activation as it is defined.
+/// Computes the activation by its definition.
 fn defined(activation: Activation, value: f64) -> f64 {
     let clamp = |value: f64, least: f64, most: f64| {
         if value.is_nan() {
@@ -54,7 +54,7 @@ fn defined(activation: Activation, value: f64) -> f64 {
     }
 }
 
-/// Whether a result is what was wanted: within so many parts of the sum of magnitudes.
+/// Returns whether a result is close enough, relative to the sum of magnitudes.
 fn agrees(found: f32, wanted: f64, magnitude: f64) -> bool {
     if wanted.is_nan() || wanted.is_infinite() {
         return found.is_nan() == wanted.is_nan()
@@ -64,7 +64,7 @@ fn agrees(found: f32, wanted: f64, magnitude: f64) -> bool {
 }
 
 impl Case {
-    /// Elements of the input and of the output.
+    /// Returns the number of elements of the input and the output.
     fn lengths(&self) -> [usize; 2] {
         let Placed {
             batch,
@@ -79,7 +79,7 @@ impl Case {
         ]
     }
 
-    /// Input, weights, bias and what is added.
+    /// Returns input, weights, bias and the numbers to add.
     fn arrays(&self) -> [Vec<f32>; 4] {
         let [inputs, outputs] = self.lengths();
         let weights = self.window.taps()
@@ -99,7 +99,7 @@ impl Case {
         ]
     }
 
-    /// Each output by plain loops, and the sum of the magnitudes it is made of.
+    /// Computes each output by plain loops, with the sum of the magnitudes of its terms.
     fn wanted(&self) -> Vec<(f64, f64)> {
         let [input, weights, bias, added] = self.arrays();
         let Placed {
@@ -154,7 +154,7 @@ impl Case {
         wanted
     }
 
-    /// Fails unless every instruction set gives what is wanted, on one thread and on two.
+    /// Fails unless every instruction set computes the expected result, on one thread and on two.
     fn check(&self) {
         let [input, weights, bias, added] = self.arrays();
         let wanted = self.wanted();
@@ -185,19 +185,19 @@ impl Case {
             for (place, (found, (wanted, magnitude))) in one.iter().zip(&wanted).enumerate() {
                 assert!(
                     agrees(*found, *wanted, *magnitude),
-                    "{cpu:?} {made:?}: number {place} is {found} and not {wanted}"
+                    "{cpu:?} {made:?}: element {place} is {found}, expected {wanted}"
                 );
             }
             let same = one
                 .iter()
                 .zip(&two)
                 .all(|(one, two)| one.to_bits() == two.to_bits() || one.is_nan() && two.is_nan());
-            assert!(same, "{cpu:?} {made:?}: two threads give something else");
+            assert!(same, "{cpu:?} {made:?}: results on two threads differ");
         }
     }
 }
 
-/// Any activation.
+/// Returns any activation.
 fn activations() -> impl Strategy<Value = Activation> {
     prop_oneof![
         Just(Activation::None),
@@ -215,7 +215,7 @@ fn activations() -> impl Strategy<Value = Activation> {
     ]
 }
 
-/// Groups of any kind: one, some, and channel by channel, with one output for each or several.
+/// Groups of all kinds: one, several, and depthwise with one or several outputs for each channel.
 fn channels() -> impl Strategy<Value = Channels> {
     prop_oneof![
         (1..70_usize, 1..70_usize).prop_map(|(input, output)| Channels {
@@ -241,7 +241,7 @@ fn channels() -> impl Strategy<Value = Channels> {
     ]
 }
 
-/// Any case.
+/// Returns any case.
 fn cases() -> impl Strategy<Value = Case> {
     let pair = |range: std::ops::Range<usize>| prop::array::uniform2(range);
     let window =
@@ -327,7 +327,7 @@ proptest! {
             let added = case.added.then_some(&added[..]);
             product.run(rows, &input, added, &mut output, Split::ONE).unwrap();
             for (found, (wanted, magnitude)) in output.iter().zip(case.wanted()) {
-                prop_assert!(agrees(*found, wanted, magnitude), "{found} and not {wanted}");
+                prop_assert!(agrees(*found, wanted, magnitude), "got {found}, expected {wanted}");
             }
         }
     }
@@ -393,7 +393,7 @@ fn large_work_is_divided_and_gives_the_same() {
     depthwise.check();
 }
 
-/// A convolution of one pixel, two groups, four inputs and six outputs.
+/// A convolution of one pixel with two groups, four inputs and six outputs.
 const SMALL: (Window, Channels) = (
     Window::PIXEL,
     Channels {
@@ -420,11 +420,11 @@ fn weights_that_do_not_fit_are_an_error() {
     };
     assert_eq!(
         error(window, channels, 11, None),
-        "11 weights; 12 were wanted"
+        "wrong number of weights: expected 12, got 11"
     );
     assert_eq!(
         error(window, channels, 12, Some(&[0.0])),
-        "1 biases; 6 were wanted"
+        "wrong number of biases: expected 6, got 1"
     );
     for groups in [0, 3, 4] {
         let channels = Channels { groups, ..channels };
@@ -433,7 +433,7 @@ fn weights_that_do_not_fit_are_an_error() {
     for kernel in [0, usize::MAX] {
         let kernel = [kernel, 1];
         let window = Window { kernel, ..window };
-        assert!(error(window, channels, 12, None).contains("a window"));
+        assert!(error(window, channels, 12, None).contains("invalid window"));
     }
 }
 
@@ -463,7 +463,7 @@ fn images_that_do_not_fit_are_an_error() {
     for (lengths, text) in [
         ([15, 24, 24], "the input has 15 elements"),
         ([16, 24, 23], "the output has 23 elements"),
-        ([16, 23, 24], "23 numbers to be added"),
+        ([16, 23, 24], "wrong number of elements to add: expected 24, got 23"),
     ] {
         assert!(run(placed, lengths).unwrap_err().contains(text));
     }

@@ -1,38 +1,40 @@
-//! The product's innermost part: some pixels by one panel of output channels, held in registers.
+//! The innermost part of a product: a few pixels by one panel of output channels, held in
+//! registers.
 
 use super::packed::Panel;
 use crate::kernels::simd::enter;
 
 /// Pixels that are computed together, in tiles.
 pub(super) struct Strip<'a> {
-    /// Slices of the input: tile after tile, in each tap after tap, of each tap one slice a pixel.
+    /// Slices of the input, ordered by tile, tap and pixel.
     pub(super) taps: &'a [&'a [f32]],
-    /// Taps of a pixel.
+    /// Number of taps of a pixel.
     pub(super) count: usize,
-    /// Pixels of all tiles.
+    /// Number of pixels in all tiles.
     pub(super) pixels: usize,
-    /// What the output is held to.
+    /// Range of the output.
     pub(super) range: [f32; 2],
-    /// Elements from a pixel of the output to the next.
+    /// Number of elements from one pixel of the output to the next.
     pub(super) stride: usize,
-    /// Elements of the output before the panel's first channel.
+    /// Number of elements of the output before the panel's first channel.
     pub(super) column: usize,
 }
 
-/// The pixels of each tile, as even as can be: of so many pixels in tiles of at most `most`.
+/// Divides pixels into tiles of at most `most` pixels, as evenly as possible.
 pub(super) fn tiles(pixels: usize, most: usize) -> impl Iterator<Item = usize> {
     let tiles = pixels.div_ceil(most);
     (0..tiles).map(move |tile| (pixels + tile) / tiles)
 }
 
-/// The functions for one instruction set, with as many pixels in a tile as the registers hold.
+/// Defines the functions for one instruction set, with as many pixels in a tile as the registers
+/// hold.
 macro_rules! tile {
     (#[$set:meta] $registers:ident, $most:literal: $($rows:literal)*) => {
         use crate::kernels::float::packed::Panel;
         use crate::kernels::float::registers::$registers::{LANES, clamp, fused, lane, load, splat, store};
         use crate::kernels::float::tile::Strip;
 
-        /// All tiles of a strip by one panel.
+        /// Computes all tiles of a strip for one panel.
         #[$set]
         pub(super) fn strip(strip: &Strip<'_>, panel: Panel<'_>, added: Option<&[f32]>, output: &mut [f32]) {
             let two = panel.wide > LANES;
@@ -53,7 +55,7 @@ macro_rules! tile {
             }
         }
 
-        /// One tile of so many pixels by so many registers.
+        /// Computes one tile of `ROWS` pixels by `WIDE` registers.
         #[$set]
         fn tile<const ROWS: usize, const WIDE: usize>(
             strip: &Strip<'_>,
@@ -92,7 +94,8 @@ macro_rules! tile {
                     }
                 }
             }
-            // Loops over the sums must be short enough to be unrolled: what is counted through is not in registers.
+            // Loops over the sums must be short enough to be unrolled; otherwise the sums are not
+            // kept in registers.
             let (least, most) = (splat(strip.range[0]), splat(strip.range[1]));
             if added.is_none() && panel.columns == WIDE * LANES {
                 let mut rest = output;
@@ -163,12 +166,12 @@ mod avx512 {
         tile!(#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")] avx512, 10: 1 2 3 4 5 6 7 8 9 10);
     }
 
-    /// Half a register is one of AVX2's.
+    /// Half a register of AVX-512 is one of AVX2.
     mod half {
         tile!(#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")] avx2, 10: 1 2 3 4 5 6 7 8 9 10);
     }
 
-    /// All tiles of a strip by one panel.
+    /// Computes all tiles of a strip for one panel.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn strip(
         strip: &Strip<'_>,
@@ -194,7 +197,7 @@ mod plain {
 }
 
 enter! {
-    /// All tiles of a strip by one panel. `output`, and `added` which is summed to it before it is held to the range,
-    /// begin with the strip's first pixel.
+    /// Computes all tiles of a strip for one panel. `added` is added before clamping. `output` and
+    /// `added` start at the strip's first pixel.
     fn strip(strip: &Strip<'_>, panel: Panel<'_>, added: Option<&[f32]>, output: &mut [f32]);
 }

@@ -1,12 +1,13 @@
-//! Sums of products of bytes, and the steps in float32 after them.
+//! Products of quantised rows with low-bit weights, followed by float32 scaling.
 //!
-//! What is here is the one source for all registers; `levels.rs` and `neon.rs` have the instructions.
+//! The code here is shared by all kinds of registers; `levels.rs` and `neon.rs` define the
+//! instructions.
 
-/// Products of bytes in a module. It has `Ints` and `Floats`, `LANES` of them in a register, and functions over
-/// them.
+/// Defines products of bytes. The surrounding module defines `Ints`, `Floats`, their `LANES`, and
+/// functions on them.
 macro_rules! byte_tiles {
     ($(#[$attribute:meta])*) => {
-        /// `M` rows that are rounded to steps, by `N` registers.
+        /// Multiplies `M` quantised rows by `N` registers of weights.
         $(#[$attribute])*
         fn byte_tile<const FOUR: bool, const M: usize, const N: usize>(
             work: &Work<'_>,
@@ -76,7 +77,7 @@ macro_rules! byte_tiles {
             }
         }
 
-        /// The rows' first elements, so that their number is known to be the same.
+        /// Returns the rows' first elements as slices of the same length.
         #[inline]
         $(#[$attribute])*
         fn equally_long<const M: usize>(
@@ -97,7 +98,7 @@ macro_rules! byte_tiles {
             inputs: [&[[i32; 2]]; M],
             mut sums: [[Ints; N]; M],
         ) -> [[Ints; N]; M] {
-            // One row has few sums: the two halves of each octet are kept apart.
+            // One row has few sums: the two halves of each group of eight are summed separately.
             let mut others = [[ints(0); N]; M];
             let (pairs, _) = steps.as_chunks::<2>();
             let octets = if FOUR { steps.len() } else { pairs.len() };

@@ -1,7 +1,7 @@
-//! Sums of products for each kind of register.
+//! Products of rows with low-bit weights for each kind of register.
 //!
-//! A tile is some rows by some registers of a panel. Each module here, and in `neon.rs`, has the instructions; what is
-//! done with them has one source (`levels`, `byte_tiles`, `real_tiles`).
+//! A tile is a few rows by a few registers of a panel. Each module here and in `neon.rs` defines
+//! the instructions. The algorithms are shared (`levels`, `byte_tiles`, `real_tiles`).
 
 use super::super::Cpu;
 use super::super::cpu::Level;
@@ -11,7 +11,7 @@ use super::neon;
 use super::panels::Lanes;
 use super::work::Work;
 
-/// Computes panels from `first` on: of each panel, of each row.
+/// Computes panels starting at `first`. The output is ordered by panels, then rows.
 pub(super) fn panels(cpu: Cpu, work: &Work<'_>, first: usize, output: &mut [Lanes<f32>]) {
     match cpu.level() {
         #[cfg(target_arch = "x86_64")]
@@ -66,18 +66,20 @@ pub(super) fn panels(cpu: Cpu, work: &Work<'_>, first: usize, output: &mut [Lane
     }
 }
 
-/// A module's steps through panels and rows; `$rows` is how many rows a tile has at most, `$registers` how
-/// many registers then, and `$alone` how many if it has a single row.
+/// Defines a module's loops over panels and rows.
+///
+/// `$rows` is the maximum number of rows in a tile, `$registers` the number of registers then, and
+/// `$alone` the number for a single row.
 macro_rules! levels {
     ($(#[$attribute:meta])* $rows:literal, $registers:literal, $alone:literal) => {
         use crate::kernels::rows::panels::{Bits, Lanes, PANEL, Step};
         use crate::kernels::rows::quantize::Quantized;
         use crate::kernels::rows::work::{Inputs, Reals, Work};
 
-        /// Registers of a panel.
+        /// Number of registers in a panel.
         const REGISTERS: usize = PANEL / LANES;
 
-        /// Computes panels from `first` on.
+        /// Computes panels starting at `first`.
         $(#[$attribute])*
         pub(in crate::kernels::rows) fn panels(work: &Work<'_>, first: usize, output: &mut [Lanes<f32>]) {
             let rows = work.rows;
@@ -92,7 +94,7 @@ macro_rules! levels {
             }
         }
 
-        /// Some rows of a panel, as many as `output` has.
+        /// Computes rows of a panel, as many as `output` has.
         $(#[$attribute])*
         fn rows_of<const FOUR: bool>(
             work: &Work<'_>,
@@ -123,7 +125,7 @@ macro_rules! levels {
             }
         }
 
-        /// `M` rows by `N` registers.
+        /// Computes `M` rows by `N` registers.
         $(#[$attribute])*
         fn tile<const FOUR: bool, const M: usize, const N: usize>(
             work: &Work<'_>,
@@ -144,7 +146,7 @@ macro_rules! levels {
 #[cfg(target_arch = "aarch64")]
 pub(super) use levels;
 
-/// Functions over registers, by the names of their instructions.
+/// Defines functions on registers from the names of their instructions.
 #[cfg(target_arch = "x86_64")]
 macro_rules! registers {
     (
@@ -216,7 +218,7 @@ macro_rules! registers {
             $convert($and($shift_by(x, $set_int(shift)), $set_int(mask)))
         }
 
-        /// What is added to weights as they are multiplied.
+        /// Returns the offset added to weights during multiplication.
         const fn offset(bits: Bits) -> i32 {
             bits.offset()
         }
@@ -253,7 +255,7 @@ macro_rules! registers {
     };
 }
 
-/// Registers of 512 bits.
+/// Defines 512-bit registers.
 #[cfg(target_arch = "x86_64")]
 macro_rules! wide {
     ($(#[$attribute:meta])*) => {
@@ -270,7 +272,7 @@ macro_rules! wide {
     };
 }
 
-/// Registers of 256 bits.
+/// Defines 256-bit registers.
 #[cfg(target_arch = "x86_64")]
 macro_rules! narrow {
     ($(#[$attribute:meta])*) => {
@@ -287,7 +289,7 @@ macro_rules! narrow {
     };
 }
 
-/// A sum and four products of bytes by the instruction for it.
+/// Defines a sum plus four products of bytes, by a single instruction.
 #[cfg(target_arch = "x86_64")]
 macro_rules! byte_dots {
     ($(#[$attribute:meta])* $dot:ident) => {
@@ -305,8 +307,10 @@ macro_rules! byte_dots {
     };
 }
 
-/// A sum and four products of bytes, by products of 16 bits. Even and odd bytes are widened, multiplied and
-/// added in pairs: nothing saturates. Unsigned bytes up to 15 need no widening: two products fit into 16 bits.
+/// Defines a sum plus four products of bytes, by 16-bit products.
+///
+/// Even and odd bytes are widened, multiplied and added in pairs, without saturation. Unsigned
+/// bytes up to 15 need no widening: the sum of two products fits into 16 bits.
 #[cfg(target_arch = "x86_64")]
 macro_rules! pair_dots {
     (
@@ -416,7 +420,7 @@ mod plain {
         x.map(|x| ((x >> shift) & mask) as f32)
     }
 
-    /// What is added to weights as they are multiplied.
+    /// Returns the offset added to weights during multiplication.
     const fn offset(bits: Bits) -> i32 {
         bits.offset()
     }

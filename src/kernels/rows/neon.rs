@@ -1,7 +1,7 @@
-//! The registers of aarch64. Their dot products multiply bytes with a sign: weights of four bits fit with 8 added,
-//! those of eight bits get their sign back.
+//! aarch64 registers of the row kernels. Their dot products multiply signed bytes: 4-bit weights
+//! fit with 8 added, 8-bit weights are converted back to signed bytes.
 
-/// Operations on registers of 128 bits, and the kernels on them.
+/// Defines operations on 128-bit registers, and the kernels on them.
 macro_rules! of_128_bits {
     ($name:ident, $features:literal, $dot:ident, $dot_small:path) => {
         #[doc = concat!("Registers of 128 bits with ", $features, ".")]
@@ -76,7 +76,7 @@ macro_rules! of_128_bits {
                 vcvtq_f32_s32(vandq_s32(moved, vdupq_n_s32(mask)))
             }
 
-            /// What is added to weights as they are multiplied.
+            /// Returns the offset added to weights during multiplication.
             const fn offset(bits: Bits) -> i32 {
                 match bits {
                     Bits::Four => bits.offset(),
@@ -132,7 +132,7 @@ macro_rules! of_128_bits {
     };
 }
 
-/// Adds products of bytes one side of which is below 16: two of them fit into 16 bits.
+/// Adds products of bytes, one of which is below 16: the sum of two products fits into 16 bits.
 #[target_feature(enable = "neon")]
 #[inline]
 fn dot_of_small(

@@ -1,21 +1,22 @@
-//! Weights in the order in which kernels read them.
+//! Packs low-bit weights in the order in which kernels read them.
 //!
-//! A panel is 32 outputs; those that there are not are weights of 0. Weights are held without a sign, 8 or
-//! 128 added, since dot products of bytes take one unsigned and one signed side. A [`Step`] has 32 bits of
-//! each output: two inputs in a byte (input `i` in the lower half, `i + 4` in the higher), or one.
+//! A panel is 32 outputs; missing outputs have weights of 0. Weights are stored unsigned, with 8 or
+//! 128 added, since dot products of bytes take one unsigned and one signed operand. A [`Step`] has
+//! 32 bits of each output. These are either two inputs in a byte (input `i` in the lower half, `i +
+//! 4` in the higher), or one.
 
-/// Outputs whose weights lie together.
+/// Number of outputs in a panel.
 pub(super) const PANEL: usize = 32;
 
 /// One number for each output of a panel.
 pub(super) type Lanes<T> = [T; PANEL];
 
-/// What is read at once of a panel's weights.
+/// The unit of a panel's weights that is read at once.
 #[derive(Debug, Clone)]
 #[repr(align(64))]
 pub(super) struct Step(pub(super) [u8; 4 * PANEL]);
 
-/// How wide weights are.
+/// Width of weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bits {
     /// From -8 to 7.
@@ -25,7 +26,7 @@ pub(crate) enum Bits {
 }
 
 impl Bits {
-    /// What is added to a weight.
+    /// Returns the offset added to a weight.
     pub(super) const fn offset(self) -> i32 {
         match self {
             Self::Four => 8,
@@ -34,37 +35,37 @@ impl Bits {
     }
 }
 
-/// Sizes of a matrix of weights.
+/// Sizes of a weight matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sizes {
-    /// Inputs of each output.
+    /// Number of inputs of each output.
     pub(crate) inputs: usize,
-    /// Outputs.
+    /// Number of outputs.
     pub(crate) outputs: usize,
-    /// Inputs with one scale; they divide the inputs.
+    /// Number of inputs that share a scale; divides the inputs.
     pub(crate) group: usize,
 }
 
-/// Most inputs in a group: sums of their products stay below 2³¹.
+/// Maximum number of inputs in a group. Sums of their products stay below 2³¹.
 const MOST_INPUTS: usize = 1 << 16;
 
 impl Sizes {
-    /// Groups of each output.
+    /// Returns the number of groups of each output.
     pub(super) const fn groups(self) -> usize {
         self.inputs / self.group
     }
 
-    /// What a kernel reads of a group: eight inputs each.
+    /// Returns the number of units of eight inputs in a group.
     pub(super) const fn octets(self) -> usize {
         self.group.div_ceil(8)
     }
 
-    /// Panels of the outputs.
+    /// Returns the number of panels.
     pub(super) const fn panels(self) -> usize {
         self.outputs.div_ceil(PANEL)
     }
 
-    /// Holds them against what a kernel takes.
+    /// Checks the sizes against the limits of the kernels.
     pub(super) fn check(self, scales: usize) -> Result<(), String> {
         let Self {
             inputs,
@@ -72,19 +73,19 @@ impl Sizes {
             group,
         } = self;
         if inputs == 0 || outputs == 0 {
-            return Err(format!("a matrix of {outputs} outputs and {inputs} inputs"));
+            return Err(format!("invalid matrix of {outputs} outputs and {inputs} inputs"));
         }
         if group == 0 || !inputs.is_multiple_of(group) {
-            return Err(format!("groups of {group} in rows of {inputs}"));
+            return Err(format!("rows of {inputs} inputs are not divisible into groups of {group}"));
         }
         if group > MOST_INPUTS {
             return Err(format!(
-                "groups of {group} inputs; up to {MOST_INPUTS} are supported"
+                "groups of {group} inputs are too large: at most {MOST_INPUTS} are supported"
             ));
         }
         if outputs.checked_mul(self.groups()) != Some(scales) {
             return Err(format!(
-                "{scales} scales for {outputs} outputs of {} groups",
+                "wrong number of scales: got {scales} for {outputs} outputs of {} groups",
                 self.groups()
             ));
         }
@@ -92,22 +93,24 @@ impl Sizes {
     }
 }
 
-/// Packed weights and what belongs to them.
+/// Packed weights with their scales, sums and biases.
 pub(super) struct Panels {
-    /// Of each panel, of each group of its inputs, one for four bits or two for eight of every eight inputs.
+    /// For each panel and each group of its inputs: one step for every eight 4-bit inputs, or two
+    /// for 8-bit inputs.
     pub(super) steps: Vec<Step>,
-    /// Of each panel, of each group.
+    /// Scales for each panel and group.
     pub(super) scales: Vec<Lanes<f32>>,
-    /// Of each panel: sums of the weights, if there is one group.
+    /// Sums of the weights for each panel, if there is a single group.
     pub(super) sums: Vec<Lanes<i32>>,
-    /// Of each panel: sums of the weights times their scales, if there are several groups.
+    /// Sums of the weights times their scales for each panel, if there are several groups.
     pub(super) weighted: Vec<Lanes<f32>>,
-    /// Of each panel.
+    /// Biases for each panel.
     pub(super) bias: Vec<Lanes<f32>>,
 }
 
 impl Panels {
-    /// Packs the weights that `weight` tells for an output and an input. Sizes were checked.
+    /// Packs weights; `weight` returns the weight of an output and an input. Sizes must be checked
+    /// before.
     #[expect(clippy::cast_precision_loss, reason = "as XNNPACK rounds")]
     pub(super) fn pack(
         bits: Bits,
@@ -157,7 +160,7 @@ impl Panels {
         packed
     }
 
-    /// How many bytes it holds.
+    /// Returns the memory used, in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(self.steps.as_slice())
             + size_of_val(self.scales.as_slice())

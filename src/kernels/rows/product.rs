@@ -1,4 +1,4 @@
-//! Rows of float32 times packed weights.
+//! Products of float32 rows with packed low-bit weights.
 
 use super::super::{Cpu, Split};
 use super::levels::panels;
@@ -6,7 +6,7 @@ use super::panels::{Bits, Lanes, PANEL, Panels, Sizes};
 use super::quantize::Quantized;
 use super::work::{Inputs, Reals, Work};
 
-/// Weights, and with what instructions they are multiplied.
+/// Weights, with the instruction set that they are multiplied with.
 struct Packed {
     cpu: Cpu,
     bits: Bits,
@@ -26,7 +26,7 @@ impl Packed {
         sizes.check(scales.len())?;
         if let Some(biases) = biases.filter(|biases| biases.len() != sizes.outputs) {
             let (found, outputs) = (biases.len(), sizes.outputs);
-            return Err(format!("{found} biases for {outputs} outputs"));
+            return Err(format!("wrong number of biases: got {found} for {outputs} outputs"));
         }
         Ok(Self {
             cpu,
@@ -36,7 +36,7 @@ impl Packed {
         })
     }
 
-    /// Holds lengths against the sizes.
+    /// Checks lengths against the sizes.
     fn check(&self, rows: usize, input: &[f32], output: &[f32]) -> Result<(), String> {
         let Sizes {
             inputs, outputs, ..
@@ -46,13 +46,14 @@ impl Packed {
             return Ok(());
         }
         Err(format!(
-            "{rows} rows of {inputs} inputs and {outputs} outputs, in {} and {} numbers",
+            "{rows} rows of {inputs} inputs and {outputs} outputs do not match {} and {} elements",
             input.len(),
             output.len()
         ))
     }
 
-    /// Panel by panel, so that threads share no weights. Lengths were checked.
+    /// Computes panel by panel, so that threads do not share weights. Lengths must be checked
+    /// before.
     fn run(&self, rows: usize, inputs: Inputs<'_>, output: &mut [f32], split: Split) {
         if rows == 0 {
             return;
@@ -85,13 +86,15 @@ impl Packed {
     }
 }
 
-/// Rows of float32, quantised row by row as XNNPACK's dynamic quantisation does, times packed weights:
-/// `[rows, inputs] × [outputs, inputs] → [rows, outputs]` in float32.
+/// Products of float32 rows with packed weights; rows are quantised like in XNNPACK's dynamic
+/// quantisation.
+///
+/// Shapes: `[rows, inputs] × [outputs, inputs] → [rows, outputs]`, in float32.
 pub(crate) struct DynamicProduct(Packed);
 
 impl DynamicProduct {
-    /// Packs weights: `weight` tells one by its output and its input, `scales` are of each output's groups,
-    /// `biases` of each output.
+    /// Packs weights; `weight` returns the weight of an output and an input. `scales` are those of
+    /// each output's groups, `biases` those of each output.
     pub(crate) fn new(
         cpu: Cpu,
         bits: Bits,
@@ -119,28 +122,31 @@ impl DynamicProduct {
         Ok(())
     }
 
-    /// Sizes of its weights.
+    /// Returns the sizes of the weights.
     pub(crate) fn sizes(&self) -> Sizes {
         self.0.sizes
     }
 
-    /// How many bytes it holds.
+    /// Returns the memory used, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.0.panels.bytes()
     }
 }
 
-/// Rows of float32 as they are, times packed weights:
-/// `[rows, inputs] × [outputs, inputs] → [rows, outputs]` in float32.
+/// Products of unmodified float32 rows with packed weights.
+///
+/// Shapes: `[rows, inputs] × [outputs, inputs] → [rows, outputs]`, in float32.
 pub(crate) struct PackedProduct {
     packed: Packed,
     zeros: Vec<Lanes<u8>>,
 }
 
 impl PackedProduct {
-    /// Packs weights: `weight` tells one by its output and its input, `scales` are of each output's groups,
-    /// and so are zero points, which are without a sign as the weights are; without any they are half of
-    /// what the bits hold, 8 or 128. Groups are multiples of eight.
+    /// Packs weights; `weight` returns the weight of an output and an input.
+    ///
+    /// `scales` and zero points are those of each output's groups. Zero points are unsigned like
+    /// the weights. Without zero points they are half of the range, 8 or 128. The group size must
+    /// be a multiple of eight.
     pub(crate) fn new(
         cpu: Cpu,
         bits: Bits,
@@ -151,7 +157,7 @@ impl PackedProduct {
     ) -> Result<Self, String> {
         if !sizes.group.is_multiple_of(8) {
             return Err(format!(
-                "groups of {}, which is no multiple of 8",
+                "invalid group size {}: expected a multiple of 8",
                 sizes.group
             ));
         }
@@ -167,7 +173,7 @@ impl PackedProduct {
         if let Some(zeros) = zeros {
             if zeros.len() != scales.len() {
                 let (found, expected) = (zeros.len(), scales.len());
-                return Err(format!("{found} zero points for {expected} scales"));
+                return Err(format!("wrong number of zero points: got {found} for {expected} scales"));
             }
             let groups = sizes.groups();
             of_panels = vec![[0; PANEL]; sizes.panels() * groups];
@@ -201,7 +207,7 @@ impl PackedProduct {
         Ok(())
     }
 
-    /// How many bytes it holds.
+    /// Returns the memory used, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.packed.panels.bytes() + size_of_val(self.zeros.as_slice())
     }

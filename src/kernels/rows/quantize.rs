@@ -1,30 +1,32 @@
-//! Rows rounded to 255 steps between their extremes, as XNNPACK's dynamic quantisation does.
+//! Quantises rows to 255 steps between their minimum and maximum, as XNNPACK's dynamic quantisation
+//! does.
 #![expect(
     clippy::inline_always,
-    reason = "only what is part of a function is compiled for its instructions"
+    reason = "only inlined code is compiled with the caller's instructions"
 )]
 
 use crate::kernels::simd::compiled;
 use crate::kernels::{Cpu, Split};
 
-/// Added and taken away, it rounds what is below 2²² to whole numbers, halves to even.
+/// Adding and subtracting this rounds numbers below 2²² to integers, half to even.
 const AWAY: f32 = 12_582_912.0;
 
-/// What it costs to round a number, in multiplications of a product.
+/// Cost of rounding a number, in multiplications of a product.
 const COST: usize = 16;
 
-/// Into what steps a row is rounded.
+/// The quantisation of a row.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub(crate) struct Steps {
-    /// Steps in 1.
+    /// Number of steps in 1.
     scale: f32,
-    /// Which step is 0, from -128 to 127.
+    /// Zero point, from -128 to 127.
     zero: f32,
 }
 
 impl Steps {
-    /// Scale and zero point from a row's extremes, 0 among them, the zero point nudged to an integer by
-    /// whichever end has the smaller error.
+    /// Computes scale and zero point from a row's minimum and maximum; the range includes 0.
+    ///
+    /// The zero point is rounded to an integer at the end with the smaller error.
     #[expect(clippy::float_cmp, reason = "a row of zeros only")]
     #[inline(always)]
     pub(crate) fn of(row: &[f32]) -> Self {
@@ -46,27 +48,28 @@ impl Steps {
         Self { scale, zero }
     }
 
-    /// What a step stands for.
+    /// Returns the size of a step.
     pub(crate) fn step(self) -> f32 {
         self.scale.recip()
     }
 
-    /// How many steps a number is from 0: a whole number, which with [`Steps::zero`] has eight bits.
+    /// Returns the signed number of steps of a number from 0. Together with [`Steps::zero`] it fits
+    /// into eight bits.
     pub(crate) fn whole(self, x: f32) -> f32 {
         self.away(x) - AWAY
     }
 
-    /// Which step is 0; 0 for a row without any, which has infinite numbers.
+    /// Returns the zero point; 0 for a row with infinite numbers, which has none.
     #[expect(clippy::cast_possible_truncation, reason = "a small integer")]
     #[inline(always)]
     pub(super) fn zero(self) -> i32 {
         self.zero as i32
     }
 
-    /// The step that a number is rounded to, in the lower eight bits.
+    /// Returns the step that a number is rounded to, in the lower eight bits.
     #[inline(always)]
     pub(super) fn place(self, x: f32, zero: i32) -> i32 {
-        // Numbers near `AWAY` have their whole part in their lower bits.
+        // Numbers near `AWAY` have their integer part in their lower bits.
         let whole = self.away(x).to_bits().wrapping_sub(AWAY.to_bits());
         whole.cast_signed().wrapping_add(zero)
     }
@@ -78,7 +81,7 @@ impl Steps {
     }
 }
 
-/// The least and the greatest of a row and 0; what is no number counts as none.
+/// Returns the minimum and maximum of a row and 0; NaN is ignored.
 #[inline(always)]
 fn extremes(row: &[f32]) -> (f32, f32) {
     let (eights, rest) = row.as_chunks::<8>();
@@ -94,21 +97,21 @@ fn extremes(row: &[f32]) -> (f32, f32) {
     (low, high.fold(0.0_f32, |high, x| high.max(*x)))
 }
 
-/// Rows rounded to steps, in the order in which kernels read them.
+/// Quantised rows, in the order in which kernels read them.
 ///
-/// Each group of a row is filled up with zeros to a multiple of eight; four inputs are one number, the first
-/// in its lowest bits.
+/// Each group of a row is padded with zeros to a multiple of eight. Four inputs are packed into one
+/// integer, the first one in its lowest bits.
 pub(super) struct Quantized {
-    /// Eight inputs each, a row after the other.
+    /// Units of eight inputs, row after row.
     pub(super) octets: Vec<[i32; 2]>,
-    /// Sums of the inputs of each group, a row after the other.
+    /// Sums of the inputs of each group, row after row.
     pub(super) sums: Vec<i32>,
-    /// Of each row.
+    /// Quantisation of each row.
     pub(super) steps: Vec<Steps>,
 }
 
 impl Quantized {
-    /// Rows of this many inputs, in groups that divide them.
+    /// Quantises rows of this many inputs; `group` divides the inputs.
     pub(super) fn of(cpu: Cpu, input: &[f32], inputs: usize, group: usize, split: Split) -> Self {
         let rows = input.len() / inputs;
         let groups = inputs / group;
@@ -141,7 +144,7 @@ impl Quantized {
     }
 }
 
-/// A row, and where it is written to.
+/// A row and its output.
 pub(super) struct Row<'a> {
     input: &'a [f32],
     octets: &'a mut [[i32; 2]],
@@ -160,7 +163,7 @@ compiled! {
     }
 }
 
-/// Writes a group of a row, and gives its sum.
+/// Writes a group of a row and returns its sum.
 #[inline(always)]
 fn group_of(steps: Steps, input: &[f32], octets: &mut [[i32; 2]]) -> i32 {
     let zero = steps.zero();
@@ -187,13 +190,13 @@ fn group_of(steps: Steps, input: &[f32], octets: &mut [[i32; 2]]) -> i32 {
     sums.iter().fold(0, |all, sum| all.wrapping_add(*sum))
 }
 
-/// The lower eight bits as a signed number.
+/// Returns the lower eight bits as a signed number.
 #[inline(always)]
 fn signed(x: i32) -> i32 {
     (x << 24) >> 24
 }
 
-/// Eight numbers of eight bits as two of 32.
+/// Packs eight 8-bit numbers into two 32-bit ones.
 #[inline(always)]
 fn joined(x: [i32; 8]) -> [i32; 2] {
     let four =

@@ -1,12 +1,13 @@
-//! Sums of products of real numbers with small weights, which become real numbers in registers only.
+//! Products of float32 rows with low-bit weights, which are converted to floats only in registers.
 //!
-//! What is here is the one source for all registers; `levels.rs` and `neon.rs` have the instructions.
+//! The code here is shared by all kinds of registers; `levels.rs` and `neon.rs` define the
+//! instructions.
 
-/// Products of real numbers in a module. It has `Ints` and `Floats`, `LANES` of them in a register, and
-/// functions over them.
+/// Defines products of real numbers. The surrounding module defines `Ints`, `Floats`, their
+/// `LANES`, and functions on them.
 macro_rules! real_tiles {
     ($(#[$attribute:meta])*) => {
-        /// `M` rows as they are, by `N` registers.
+        /// Multiplies `M` float32 rows by `N` registers of weights.
         $(#[$attribute])*
         fn real_tile<const FOUR: bool, const M: usize, const N: usize>(
             work: &Work<'_>,
@@ -53,7 +54,7 @@ macro_rules! real_tiles {
             }
         }
 
-        /// What is added to weights.
+        /// Returns the offset added to weights.
         fn offset_of(bits: Bits) -> f32 {
             match bits {
                 Bits::Four => 8.0,
@@ -61,7 +62,7 @@ macro_rules! real_tiles {
             }
         }
 
-        /// A register of bytes without a sign.
+        /// Loads a register of unsigned bytes.
         #[inline]
         $(#[$attribute])*
         fn read_bytes(bytes: &Lanes<u8>, at: usize) -> Floats {
@@ -72,14 +73,14 @@ macro_rules! real_tiles {
             read(&lanes, at)
         }
 
-        /// Products of a group's inputs and weights, the weights without a sign.
+        /// Computes products of a group's inputs and weights; the weights are unsigned.
         $(#[$attribute])*
         fn real_products<const FOUR: bool, const M: usize, const N: usize>(
             steps: &[Step],
             register: usize,
             inputs: [&[[f32; 8]]; M],
         ) -> [[Floats; N]; M] {
-            // One row has few sums: those of even and odd inputs are kept apart.
+            // One row has few sums: those of even and odd inputs are kept separate.
             let mut sums = [[[floats(0.0); N]; M]; 2];
             let (pairs, _) = steps.as_chunks::<2>();
             let octets = if FOUR { steps.len() } else { pairs.len() };

@@ -1,11 +1,11 @@
-//! Products against plain loops, for every set of instructions.
+//! Products against plain loops, for every instruction set.
 
 use proptest::prelude::*;
 
 use super::{Bits, DynamicProduct, PackedProduct, Sizes};
 use crate::kernels::{Cpu, Split};
 
-/// A product, and how it is computed.
+/// A product, with its method of computation.
 #[derive(Debug)]
 struct Case {
     bits: Bits,
@@ -15,7 +15,7 @@ struct Case {
 }
 
 impl Case {
-    /// Numbers from -1 to 1.
+    /// Returns numbers from -1 to 1.
     fn reals(&self, count: usize, salt: u64) -> Vec<f32> {
         let mut state = self.seed ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut next = || {
@@ -29,7 +29,7 @@ impl Case {
         (0..count).map(|_| next()).collect()
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "held to a byte")]
+    #[expect(clippy::cast_possible_truncation, reason = "clamped to a byte")]
     fn weights(&self) -> Vec<i8> {
         let reals = self.reals(self.sizes.outputs * self.sizes.inputs, 1);
         let half = match self.bits {
@@ -65,8 +65,8 @@ fn cases() -> impl Strategy<Value = Case> {
     )
 }
 
-/// XNNPACK's dynamic quantisation of a row, written out: whole numbers, their zero point taken off, and
-/// what a step is.
+/// XNNPACK's dynamic quantisation of a row, written out. Returns the integers minus their zero
+/// point, and the size of a step.
 fn rounded(row: &[f32]) -> (Vec<f64>, f64) {
     let low = row.iter().fold(0.0_f32, |low, x| low.min(*x));
     let high = row.iter().fold(0.0_f32, |high, x| high.max(*x));
@@ -89,7 +89,7 @@ fn rounded(row: &[f32]) -> (Vec<f64>, f64) {
     (whole.collect(), f64::from(scale.recip()))
 }
 
-/// What a product is, and how far off it may be.
+/// Returns the expected results, with their tolerances.
 fn expected(case: &Case, input: &[f32], scales: &[f32], bias: &[f32]) -> Vec<(f64, f64)> {
     let Sizes {
         inputs,
@@ -159,7 +159,7 @@ proptest! {
         let scales = case.reals(outputs * groups, 3);
         let half = if case.bits == Bits::Four { 8 } else { 128 };
         let weights: Vec<u8> = case.weights().iter().map(|x| x.cast_unsigned().wrapping_add(half)).collect();
-        #[expect(clippy::cast_possible_truncation, reason = "what is left of a division")]
+        #[expect(clippy::cast_possible_truncation, reason = "a remainder")]
         let zeros: Vec<u8> = (0..scales.len()).map(|at| (at * 5 % (2 * usize::from(half))) as u8).collect();
         let zeros = with_zeros.then_some(zeros.as_slice());
         let mut expected = Vec::new();
@@ -252,9 +252,9 @@ fn what_does_not_fit_is_refused() {
         DynamicProduct::new(Cpu::PLAIN, Bits::Four, sizes, |_, _| 0, &scales, None)
     };
     for (sizes, told) in [
-        ((0, 1, 1, 1), "a matrix of 1 outputs and 0 inputs"),
-        ((64, 2, 30, 4), "groups of 30 in rows of 64"),
-        ((64, 2, 32, 3), "3 scales for 2 outputs of 2 groups"),
+        ((0, 1, 1, 1), "invalid matrix of 1 outputs and 0 inputs"),
+        ((64, 2, 30, 4), "rows of 64 inputs are not divisible into groups of 30"),
+        ((64, 2, 32, 3), "wrong number of scales: got 3 for 2 outputs of 2 groups"),
     ] {
         let (inputs, outputs, group, scales) = sizes;
         assert_eq!(
@@ -266,7 +266,7 @@ fn what_does_not_fit_is_refused() {
     let told = product.run(2, &[0.0; 8], &mut [0.0; 4], Split::ONE);
     assert_eq!(
         told.err().as_deref(),
-        Some("2 rows of 8 inputs and 2 outputs, in 8 and 4 numbers")
+        Some("2 rows of 8 inputs and 2 outputs do not match 8 and 4 elements")
     );
 }
 

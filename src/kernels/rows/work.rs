@@ -1,28 +1,28 @@
-//! What the tiles of a run share.
+//! The data that all tiles of a run share.
 
 use super::panels::{Bits, Lanes, Panels, Sizes};
 use super::quantize::Quantized;
 
-/// What is multiplied.
+/// A product to compute.
 pub(super) struct Work<'w> {
-    /// How wide weights are.
+    /// Width of the weights.
     pub(super) bits: Bits,
-    /// Their sizes.
+    /// Sizes of the weights.
     pub(super) sizes: Sizes,
-    /// The weights.
+    /// The packed weights.
     pub(super) panels: &'w Panels,
-    /// How many rows.
+    /// Number of rows.
     pub(super) rows: usize,
     /// The rows.
     pub(super) inputs: Inputs<'w>,
 }
 
-/// Rows that are multiplied.
+/// Rows to multiply.
 #[derive(Clone, Copy)]
 pub(super) enum Inputs<'w> {
-    /// Rounded to steps.
+    /// Quantised rows.
     Rounded(&'w Quantized),
-    /// As they are, with what that takes.
+    /// Unmodified float32 rows.
     Real(&'w Reals<'w>),
 }
 
@@ -30,9 +30,8 @@ pub(super) enum Inputs<'w> {
 pub(super) struct Reals<'w> {
     /// The numbers.
     pub(super) values: &'w [f32],
-    /// Sums of the numbers of each group, a row after the other.
+    /// Sums of the numbers of each group, row after row.
     pub(super) sums: Vec<f32>,
-    /// What is no weight's distance from 0, of each panel, of each group; the offset of the bits if there
-    /// are none.
+    /// Zero points of the weights for each panel and group; by default the offset of the bits.
     pub(super) zeros: &'w [Lanes<u8>],
 }

@@ -69,9 +69,9 @@ pub enum Error {
     /// A file is a Git LFS pointer.
     #[error("`{file}` is a Git LFS pointer to {size} bytes; run `git lfs pull`")]
     Pointer {
-        /// The file, from the folder.
+        /// The file, relative to the package.
         file: String,
-        /// Size of what it stands for.
+        /// Size of the original file in bytes.
         size: u64,
     },
     /// A file cannot be read.

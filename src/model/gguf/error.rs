@@ -23,7 +23,7 @@ pub enum Error {
     /// The version is unsupported.
     #[error("version at offset 4: expected 2 or 3, little-endian, found {found}")]
     Version {
-        /// The version in words.
+        /// Description of the version.
         found: String,
     },
     /// A count exceeds the size of the file.
@@ -43,7 +43,7 @@ pub enum Error {
     /// A length exceeds the size of the file.
     #[error("{place} at offset {offset}: needs {length} bytes, but the file has {left} left")]
     LengthPastEnd {
-        /// The text.
+        /// Path of the text.
         place: String,
         /// File offset of its length.
         offset: u64,

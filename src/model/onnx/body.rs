@@ -1,7 +1,7 @@
-//! What a graph is made of: its nodes with their subgraphs, and its stored tensors.
+//! Walks the graphs and functions of an ONNX model: nodes with their subgraphs, and stored tensors.
 //!
-//! Counts and measures; keeps operator names and external files, nothing per node or tensor. What is met on the way is
-//! checked by `load`.
+//! The walk counts operators and measures weights; it keeps operator names and external files, but
+//! nothing per node or tensor. It passes every node and value to the checks in `load`.
 
 use std::collections::BTreeMap;
 
@@ -13,26 +13,26 @@ use super::tensor::Tensor;
 use super::wire::Field;
 use super::{Error, Fault, context, schema, tensor, value};
 
-/// Most graphs within each other.
+/// Maximum nesting depth of graphs.
 const MAX_DEPTH: u32 = 32;
-/// What an operator's entry costs beyond its name, roughly.
+/// Approximate memory of an operator's entry beyond its name, in bytes.
 const OPERATOR_SIZE: u64 = 64;
 
-/// What was found in all graphs and functions so far.
+/// Statistics of all graphs and functions walked so far.
 pub(super) struct Body {
-    /// Nodes by operator: `Conv`, `com.microsoft::QLinearConv`.
+    /// Number of nodes by operator: `Conv`, `com.microsoft::QLinearConv`.
     pub(super) operators: BTreeMap<String, u64>,
-    /// Bytes of tensors inside the file: initializers and constants in attributes.
+    /// Size in bytes of tensors inside the file: initializers and constants in attributes.
     pub(super) weight_bytes: u64,
-    /// Elements of tensors, here or in other files, by the number of their type.
+    /// Number of elements by type number, for tensors in this and in other files.
     pub(super) weight_types: BTreeMap<i64, u64>,
-    /// Files that tensors keep their data in.
+    /// External files that hold tensor data.
     pub(super) external: Locations,
     load: Load,
 }
 
 impl Body {
-    /// Nothing yet of a model that `load` checks.
+    /// Starts a walk of a model that `load` checks.
     pub(super) fn new(load: Load) -> Self {
         Self {
             operators: BTreeMap::new(),
@@ -43,12 +43,12 @@ impl Body {
         }
     }
 
-    /// Walks the model's graph and ticks off what is sought in it.
+    /// Walks the main graph and records in `sought` the names that it defines.
     pub(super) fn graph(&mut self, graph: &Field<'_>, sought: &mut Sought) -> Result<(), Error> {
         self.walk(graph, 1, Kind::Main, sought).map(|_| ())
     }
 
-    /// Walks a `GraphProto`; returns what it is to the graphs around it.
+    /// Walks a `GraphProto`; returns its interface to the enclosing graphs.
     fn walk(
         &mut self,
         graph: &Field<'_>,
@@ -64,7 +64,7 @@ impl Body {
             });
         }
         self.load.enter(kind);
-        // Nodes stand before the initializers that they use.
+        // Nodes precede the initializers that they use, so values are read first.
         let mut message = graph.message(schema::GRAPH)?;
         while let Some(field) = message.next()? {
             match field.name() {
@@ -93,7 +93,8 @@ impl Body {
         self.load.initializer(field, &name, tensor.data_type)
     }
 
-    /// Walks the functions of the model, after its graph. Those that nothing calls are not checked.
+    /// Walks the functions of the model, after its graph. Functions without a caller are not
+    /// checked.
     pub(super) fn functions(&mut self, functions: &[Function<'_>]) -> Result<(), Error> {
         let mut walked = vec![false; functions.len()];
         let mut count = 0;
@@ -114,7 +115,7 @@ impl Body {
         Ok(())
     }
 
-    /// Walks a `FunctionProto`. Its own nodes count once, however often it is called.
+    /// Walks a `FunctionProto`. Its nodes count once, regardless of the number of calls.
     fn function(&mut self, function: &Field<'_>) -> Result<(), Error> {
         self.load.enter(Kind::Function);
         let mut message = function.message(schema::FUNCTION)?;
@@ -192,7 +193,7 @@ impl Body {
         Ok(())
     }
 
-    /// Walks an attribute; adds what its graphs use of the graphs around them to `inner`.
+    /// Walks an attribute; adds to `inner` the outer values that its graphs use.
     fn attribute(
         &mut self,
         attribute: &Field<'_>,
@@ -220,7 +221,7 @@ impl Body {
         Ok(found)
     }
 
-    /// Elements of tensors by the name of their type.
+    /// Returns the number of elements by type name.
     pub(super) fn weight_types(&self) -> BTreeMap<String, u64> {
         let types = self.weight_types.iter();
         types
@@ -236,7 +237,7 @@ impl Body {
             _ => tensor::read(field, &mut self.external)?,
         };
         self.weight_bytes = self.weight_bytes.saturating_add(tensor.bytes);
-        // There are few known types, so this stays small.
+        // The number of known types is small, so this map stays small.
         if value::element_bits(tensor.data_type).is_some() {
             let count = self.weight_types.entry(tensor.data_type).or_default();
             *count = count.saturating_add(tensor.elements);
@@ -245,7 +246,7 @@ impl Body {
     }
 }
 
-/// The name of an operator, with its domain unless that is ONNX's own.
+/// Returns the name of an operator, prefixed with its domain unless that is ONNX's own.
 pub(super) fn qualified(domain: &str, name: String) -> String {
     match domain {
         "" | "ai.onnx" => name,

@@ -1,16 +1,18 @@
-//! Graphs that were compiled before: the operator `EPContext` of ONNX Runtime and the file that it refers to.
+//! Precompiled graphs in an ONNX model: ONNX Runtime's operator `EPContext` and its external file.
 //!
-//! <https://onnxruntime.ai/docs/execution-providers/EP-Context-Design.html>: with `embed_mode` 1, which is the
-//! default, `ep_cache_context` is the compiled graph itself, else the path of a file beside the model. Nodes with
-//! `main_context` 0 use what another node loads.
+//! Specification: <https://onnxruntime.ai/docs/execution-providers/EP-Context-Design.html>. With
+//! `embed_mode` 1, the default, `ep_cache_context` holds the compiled graph; otherwise it is the
+//! path of a file beside the model. Nodes with `main_context` 0 use the graph that another node
+//! loads.
 
 use super::wire::Field;
 use super::{Error, schema};
 
-/// The operator, as it is counted.
+/// Qualified name of the operator, as in the operator counts.
 pub(super) const OPERATOR: &str = "com.microsoft::EPContext";
 
-/// The file that a node of this operator refers to; `None` where it refers to none.
+/// Returns the file that a node of this operator references; `None` if its graph is embedded or
+/// loaded elsewhere.
 pub(super) fn location(node: &Field<'_>) -> Result<Option<String>, Error> {
     let (mut embedded, mut is_main, mut location) = (1, 1, None);
     let mut message = node.message(schema::NODE)?;
@@ -30,7 +32,7 @@ pub(super) fn location(node: &Field<'_>) -> Result<Option<String>, Error> {
     Ok(location.filter(|_| embedded == 0 && is_main != 0))
 }
 
-/// An attribute of a number or of a text that is no longer than a name.
+/// An attribute that holds a number or a text up to the length of a name.
 #[derive(Default)]
 struct Attribute {
     name: String,

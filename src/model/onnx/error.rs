@@ -1,4 +1,4 @@
-//! What can be broken in an ONNX model, one variant for each invariant.
+//! Errors of the ONNX reader, one variant per invariant.
 //!
 //! Every variant names the place as a path of fields (`ModelProto.graph.input[2].type`).
 
@@ -6,26 +6,26 @@ use super::fault::Fault;
 use crate::model::Breach;
 use crate::source::pages::PageError;
 
-/// What is broken in an ONNX model.
+/// A violation of the ONNX format.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The bytes cannot be had, or the file needs more reads than any real model.
+    /// The bytes cannot be read, or the file needs more reads than any real model.
     #[error("{place}: {error}")]
     Read {
         /// The message being read.
         place: String,
-        /// Why not.
+        /// The cause.
         error: PageError,
     },
-    /// A varint of more than 64 bits.
+    /// A varint has more than 64 bits.
     #[error("{place} at offset {offset}: expected a varint, found one longer than 64 bits")]
     VarintTooLong {
         /// The field, or the message where a tag was expected.
         place: String,
-        /// Where the varint begins.
+        /// File offset of the varint.
         offset: u64,
     },
-    /// A varint or fixed-size number that the end of its message cuts off.
+    /// A varint or fixed-size number is cut off by the end of its message.
     #[error(
         "{place} at offset {offset}: expected {expected}, found the end of the message after \
          {left} bytes"
@@ -33,14 +33,14 @@ pub enum Error {
     NumberCut {
         /// The field, or the message where a tag was expected.
         place: String,
-        /// Where the number begins.
+        /// File offset of the number.
         offset: u64,
-        /// Which kind of number.
+        /// The expected encoding of the number.
         expected: &'static str,
-        /// Bytes between there and the end of the message.
+        /// Number of bytes between the offset and the end of the message.
         left: u64,
     },
-    /// A length that leads out of the message around it.
+    /// A length exceeds the enclosing message.
     #[error(
         "{place} at offset {offset}: needs {length} bytes, but the message around it has {left} \
          left"
@@ -48,156 +48,157 @@ pub enum Error {
     LengthPastEnd {
         /// The field.
         place: String,
-        /// Where its content begins.
+        /// File offset of the field's content.
         offset: u64,
         /// Its length in bytes.
         length: u64,
-        /// Bytes between there and the end of the message around it.
+        /// Number of bytes between the offset and the end of the enclosing message.
         left: u64,
     },
-    /// A tag whose field number is 0 or above the largest.
+    /// A tag has field number 0 or one above the maximum.
     #[error(
         "{place} at offset {offset}: expected a field number from 1 to 536870911, found {found}"
     )]
     FieldNumber {
         /// The message.
         place: String,
-        /// Where the tag begins.
+        /// File offset of the tag.
         offset: u64,
-        /// The number.
+        /// The field number.
         found: u64,
     },
-    /// A tag with a wire type that protobuf does not have, or a group, which ONNX never uses.
+    /// A tag has an undefined wire type, or that of a group, which ONNX never uses.
     #[error("{place} at offset {offset}: no ONNX model has a field of wire type {found}")]
     UnknownWireType {
         /// The field.
         place: String,
-        /// Where the tag begins.
+        /// File offset of the tag.
         offset: u64,
-        /// The wire type: 3 and 4 are groups, 6 and 7 nothing.
+        /// The wire type: 3 and 4 are groups, 6 and 7 are undefined.
         found: u8,
     },
-    /// A field written as another kind of value than the schema gives it.
+    /// A field is encoded as another type than in the schema.
     #[error("{place} at offset {offset}: expected {expected}, found {found}")]
     WrongWireType {
         /// The field.
         place: String,
-        /// Where the tag begins.
+        /// File offset of the tag.
         offset: u64,
-        /// The kind of the schema.
+        /// The type in the schema.
         expected: &'static str,
-        /// The kind in the file.
+        /// The type in the file.
         found: &'static str,
     },
-    /// An embedded message that may stand once stands twice. Protobuf would merge the two; no
-    /// writer of models does this, and readers disagree.
+    /// A singular embedded message occurs twice. Protobuf would merge the two; writers of models
+    /// never do this, and readers disagree.
     #[error("{place} at offset {offset}: expected once, found a second time")]
     Repeated {
         /// The field.
         place: String,
-        /// Where the second tag begins.
+        /// File offset of the second tag.
         offset: u64,
     },
-    /// A name that is longer than any real one.
+    /// A name is longer than any real one.
     #[error("{place} at offset {offset}: expected at most {limit} bytes of text, found {length}")]
     TextTooLong {
         /// The field.
         place: String,
-        /// Where the text begins.
+        /// File offset of the text.
         offset: u64,
         /// Its length in bytes.
         length: u64,
-        /// The most a name may have.
+        /// Maximum length of a name in bytes.
         limit: u64,
     },
-    /// A name that is not UTF-8.
+    /// A name is not UTF-8.
     #[error("{place} at offset {offset}: expected UTF-8 text, found byte {found:#04x}")]
     NotUtf8 {
         /// The field.
         place: String,
-        /// Where the first wrong byte stands.
+        /// File offset of the first invalid byte.
         offset: u64,
         /// That byte.
         found: u8,
     },
-    /// A field without which there is no model.
+    /// A field that every model has is missing.
     #[error("{place} is missing")]
     Missing {
         /// The field.
         place: String,
-        /// Where the message without it begins; none for the whole file.
+        /// File offset of the message that lacks it; `None` for the whole file.
         offset: Option<u64>,
     },
-    /// Subgraphs within subgraphs, deeper than any real model has them.
+    /// Subgraphs are nested deeper than in any real model.
     #[error("{place} at offset {offset}: more than {limit} graphs within each other")]
     TooDeep {
         /// The field.
         place: String,
-        /// Where the graph that is too deep begins.
+        /// File offset of the graph that exceeds the depth.
         offset: u64,
-        /// How deep they may be.
+        /// Maximum depth.
         limit: u32,
     },
-    /// Names, values, dimensions and properties that would take too much memory together.
+    /// Names, values, dimensions and properties exceed the memory limit.
     #[error(
         "{place} at offset {offset}: names, shapes and properties take more than {limit} bytes"
     )]
     TooMuch {
-        /// The field that would have been one too many.
+        /// The field that exceeded the limit.
         place: String,
-        /// Where it begins.
+        /// File offset of the field.
         offset: u64,
-        /// The most they may take together.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// Tensors in more external files than any real model has.
+    /// Tensors are spread over more external files than in any real model.
     #[error("{place} at offset {offset}: tensors in more than {limit} external files")]
     TooManyLocations {
         /// The tensor.
         place: String,
-        /// Where it begins.
+        /// File offset of the tensor.
         offset: u64,
-        /// How many files there may be.
+        /// Maximum number of files.
         limit: usize,
     },
-    /// An external tensor whose `offset` or `length` is not a number.
+    /// The `offset` or `length` of an external tensor is not a number.
     #[error("{place} at offset {offset}: expected a number of bytes as {key:?}, found {found:?}")]
     NotANumber {
         /// The entry.
         place: String,
-        /// Where it begins.
+        /// File offset of the entry.
         offset: u64,
         /// `offset` or `length`.
         key: &'static str,
-        /// The value, cut if it is long.
+        /// The value, truncated if it is long.
         found: String,
     },
-    /// An external tensor whose dimensions, or whose offset and length together, overflow.
+    /// The dimensions of an external tensor, or its offset plus length, overflow.
     #[error("{place} at offset {offset}: the end of its external data does not fit 64 bits")]
     DataTooLarge {
         /// The tensor.
         place: String,
-        /// Where it begins.
+        /// File offset of the tensor.
         offset: u64,
     },
-    /// An output of the graph that is neither an input, an initializer nor made by a node.
+    /// An output of the graph is undefined: neither an input, an initializer nor an output of a
+    /// node.
     #[error("{place} at offset {offset}: nothing in the graph makes the output {name:?}")]
     OutputNotMade {
         /// The output.
         place: String,
-        /// Where it begins.
+        /// File offset of the output.
         offset: u64,
-        /// Its name, cut if it is long.
+        /// Its name, truncated if it is long.
         name: String,
     },
-    /// Something that ONNX Runtime refuses when it loads the model.
+    /// ONNX Runtime rejects the model when it loads it.
     #[error("{place} at offset {offset}: {fault}")]
     Unsound {
         /// The node, tensor, graph or import.
         place: String,
-        /// Where it begins.
+        /// File offset of the item.
         offset: u64,
-        /// What is wrong with it.
+        /// The violated rule.
         fault: Fault,
     },
 }

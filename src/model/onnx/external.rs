@@ -1,6 +1,7 @@
-//! The other files that tensors keep their data in, and those of graphs that were compiled before.
+//! External files of an ONNX model: files with tensor data and precompiled graphs.
 //!
-//! Locations are kept as the file writes them; whether they are safe to open is not asked here.
+//! Locations are kept as the file writes them; [`ExternalData::locate`] checks later whether they
+//! are safe to open.
 
 use std::collections::HashMap;
 
@@ -8,13 +9,13 @@ use super::Error;
 use super::wire::Field;
 use crate::model::ExternalData;
 
-/// Most distinct files.
+/// Maximum number of distinct files.
 const MAX_LOCATIONS: usize = 4096;
 
 /// External files in the order in which the model names them.
 #[derive(Default)]
 pub(super) struct Locations {
-    /// Each with where it is named first.
+    /// Each file with the offset of its first reference.
     files: Vec<(u64, ExternalData)>,
     index: HashMap<String, usize>,
 }
@@ -33,12 +34,12 @@ impl Locations {
         Ok(())
     }
 
-    /// Adds the file of a compiled graph.
+    /// Adds the file of a precompiled graph.
     pub(super) fn add_context(&mut self, node: &Field<'_>, location: String) -> Result<(), Error> {
         self.file(node, location).map(|_| ())
     }
 
-    /// The file at `location`, which is new or was met before.
+    /// Returns the entry for the file at `location`; adds it if it is new.
     fn file(&mut self, owner: &Field<'_>, location: String) -> Result<&mut ExternalData, Error> {
         if let Some(&index) = self.index.get(&location) {
             let (first, file) = &mut self.files[index];
@@ -65,7 +66,7 @@ impl Locations {
         Ok(&mut self.files[index].1)
     }
 
-    /// The files.
+    /// Returns the files in the order of their first reference.
     pub(super) fn into_files(mut self) -> Vec<ExternalData> {
         self.files.sort_by_key(|(first, _)| *first);
         self.files.into_iter().map(|(_, file)| file).collect()

@@ -1,9 +1,9 @@
-//! What ONNX Runtime refuses in a model whose encoding is sound, one variant for each of its checks.
+//! Rules that ONNX Runtime enforces when it loads a correctly encoded model, one variant per check.
 
-/// Why ONNX Runtime does not load a model.
+/// Why ONNX Runtime rejects a model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// A model of a later IR version than the latest that is known.
+    /// The IR version is newer than the latest known one.
     #[error("unknown IR version {found}: expected at most {latest}")]
     IrVersion {
         /// The version in the file.
@@ -11,7 +11,7 @@ pub enum Fault {
         /// The latest known version.
         latest: i64,
     },
-    /// An operator set of a later version than the latest that is known.
+    /// The version of an operator set is newer than the latest known one.
     #[error("unknown opset {found} of {domain}: expected at most {latest}")]
     Opset {
         /// The domain.
@@ -21,13 +21,13 @@ pub enum Fault {
         /// The latest known version.
         latest: i64,
     },
-    /// A node of a domain whose version the model does not import.
+    /// The model does not import the domain of a node.
     #[error("no opset_import gives the version of the domain `{domain}`")]
     NoImport {
         /// The domain.
         domain: String,
     },
-    /// A node of an operator that does not exist.
+    /// The operator of a node does not exist.
     #[error("opset {version} of {domain} has no operator `{operator}`")]
     NoOperator {
         /// The operator.
@@ -37,7 +37,7 @@ pub enum Fault {
         /// The version that the model imports.
         version: i64,
     },
-    /// A node of an operator that this opset no longer has.
+    /// The operator of a node was removed before this opset.
     #[error("`{operator}` is deprecated since opset {since}: export the model without it")]
     Deprecated {
         /// The operator.
@@ -45,19 +45,19 @@ pub enum Fault {
         /// The version that deprecated it.
         since: i64,
     },
-    /// A node with too many or too few inputs or outputs.
+    /// A node has too many or too few inputs or outputs.
     #[error("`{operator}` has {found} {what}: expected {expected}")]
     Count {
         /// The operator.
         operator: String,
         /// `inputs` or `outputs`.
         what: &'static str,
-        /// How many it has.
+        /// The actual number.
         found: usize,
-        /// How many it may have.
+        /// The allowed numbers.
         expected: String,
     },
-    /// A node that leaves out an input or output that is not optional.
+    /// A node omits a required input or output.
     #[error("`{operator}` leaves {what} {position} empty, which is not optional")]
     Empty {
         /// The operator.
@@ -67,7 +67,7 @@ pub enum Fault {
         /// Its position from 0.
         position: usize,
     },
-    /// An attribute that the operator does not have.
+    /// An attribute is unknown to the operator.
     #[error("`{operator}` has no attribute `{name}`")]
     UnknownAttribute {
         /// The operator.
@@ -75,7 +75,7 @@ pub enum Fault {
         /// The attribute.
         name: String,
     },
-    /// A required attribute that the node lacks.
+    /// A required attribute is missing.
     #[error("`{operator}` needs the attribute `{name}`, which is missing")]
     MissingAttribute {
         /// The operator.
@@ -83,7 +83,7 @@ pub enum Fault {
         /// The attribute.
         name: &'static str,
     },
-    /// An attribute of another type than the operator's.
+    /// An attribute has another type than in the operator's schema.
     #[error("the attribute `{name}` is {found}: expected {expected}")]
     AttributeType {
         /// The attribute.
@@ -93,32 +93,32 @@ pub enum Fault {
         /// The type of the schema.
         expected: &'static str,
     },
-    /// An attribute whose value is not of the type that it states.
+    /// An attribute's value differs from its stated type.
     #[error("the attribute `{name}` states the type {stated}, but its value is {found}")]
     AttributeValue {
         /// The attribute.
         name: String,
         /// The stated type.
         stated: &'static str,
-        /// What is there.
+        /// The actual type.
         found: &'static str,
     },
-    /// A second attribute of the same name.
+    /// An attribute occurs twice.
     #[error("the attribute `{name}` appears twice")]
     AttributeTwice {
         /// The attribute.
         name: String,
     },
-    /// An attribute without a name.
+    /// An attribute lacks a name.
     #[error("an attribute has no name")]
     AttributeUnnamed,
-    /// An attribute that does not state its type, which models of IR version 2 and later must.
+    /// An attribute lacks its type, which is required since IR version 2.
     #[error("the attribute `{name}` states no type")]
     AttributeUntyped {
         /// The attribute.
         name: String,
     },
-    /// An input of a type that the operator does not take.
+    /// The operator does not accept the type of an input.
     #[error("`{operator}` does not take {found} as input {position}")]
     InputType {
         /// The operator.
@@ -128,7 +128,7 @@ pub enum Fault {
         /// Its type.
         found: &'static str,
     },
-    /// Two inputs that must be of one type and are not.
+    /// Two inputs that must have the same type differ.
     #[error(
         "`{operator}` takes inputs of one type, but input {position} is {found} and an earlier one is {earlier}"
     )]
@@ -142,75 +142,75 @@ pub enum Fault {
         /// The type of the earlier input.
         earlier: &'static str,
     },
-    /// A value that is declared as another type than it is made as.
+    /// A value's declared type differs from its actual type.
     #[error("`{name}` is declared as {declared}, but is {found}")]
     DeclaredType {
         /// The value.
         name: String,
         /// The declared type.
         declared: &'static str,
-        /// The type that it has.
+        /// The actual type.
         found: &'static str,
     },
-    /// Two things of one name in a graph.
+    /// A name occurs twice in a graph.
     #[error("{what} `{name}` is there twice in one graph")]
     Twice {
-        /// What has the name.
+        /// The kind of the named item.
         what: &'static str,
         /// The name.
         name: String,
     },
-    /// A node that gives its output the name of a value of the graph around it.
+    /// A node's output has the name of an input or initializer of an enclosing graph.
     #[error("the node's output `{name}` is also an input or initializer of a graph around it")]
     Shadows {
         /// The name.
         name: String,
     },
-    /// A node that uses a value that nothing defines.
+    /// A node uses an undefined value.
     #[error("nothing defines the node's input `{name}`")]
     Undefined {
         /// The value.
         name: String,
     },
-    /// A node of a subgraph or function that stands before the one whose output it uses.
+    /// A node of a subgraph or function precedes the node whose output it uses.
     #[error("the node stands before the one that makes its input `{name}`")]
     Unsorted {
         /// The value.
         name: String,
     },
-    /// Nodes that need one another's outputs.
+    /// Nodes depend on each other's outputs.
     #[error("the graph has a cycle: this node depends on its own output")]
     Cycle,
-    /// An output of a subgraph or function that nothing in it makes.
+    /// An output of a subgraph or function is undefined.
     #[error("nothing inside makes the output `{name}`")]
     OutputNotMade {
         /// The output.
         name: String,
     },
-    /// Functions that call one another in a circle.
+    /// Functions call each other recursively.
     #[error("the function calls itself, directly or through others")]
     Recursion,
-    /// A tensor whose data has another length than its type and shape need.
+    /// The length of a tensor's data differs from its type and shape.
     #[error("the tensor has {found} of data in the file: expected {expected}")]
     DataLength {
-        /// How much it has.
+        /// The actual length.
         found: String,
-        /// How much it needs.
+        /// The required length.
         expected: String,
     },
-    /// A tensor with a dimension below zero.
+    /// A tensor has a negative dimension.
     #[error("the tensor has a negative dimension")]
     NegativeDimension,
-    /// An input of the model without a type.
+    /// An input of the model lacks a type.
     #[error("the input `{name}` states no type, and no initializer gives it one")]
     InputUntyped {
         /// The input.
         name: String,
     },
-    /// A constant without a value.
+    /// A constant lacks a value.
     #[error("`Constant` has no value: expected an attribute with a tensor, number or string")]
     NoConstant,
-    /// A graph in an attribute with too many or too few inputs or outputs.
+    /// A graph in an attribute has too many or too few inputs or outputs.
     #[error("the graph `{attribute}` of `{operator}` has {found} {what}: expected {expected}")]
     GraphCount {
         /// The operator.
@@ -219,12 +219,12 @@ pub enum Fault {
         attribute: &'static str,
         /// `inputs` or `outputs`.
         what: &'static str,
-        /// How many it has.
+        /// The actual number.
         found: usize,
-        /// How many its node needs.
+        /// The number that the node requires.
         expected: usize,
     },
-    /// An input or output of a graph in an attribute that has another type than its node needs.
+    /// An input or output of a graph in an attribute has another type than its node requires.
     #[error("{what} {position} of the graph `{attribute}` is {found}: its node needs {expected}")]
     GraphType {
         /// The attribute.
@@ -233,12 +233,12 @@ pub enum Fault {
         what: &'static str,
         /// Its position from 0.
         position: usize,
-        /// Its type.
+        /// Its actual type.
         found: &'static str,
-        /// The type that it needs.
+        /// The type that the node requires.
         expected: &'static str,
     },
-    /// A number that is no element type.
+    /// A number is not a valid element type.
     #[error("{found} is no element type")]
     ElementType {
         /// The number.

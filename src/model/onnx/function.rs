@@ -1,13 +1,16 @@
-//! `FunctionProto` before its nodes are walked: what callers see of it, and the operator sets that it imports.
+//! The header of a `FunctionProto`: the signature seen by its callers, and its imported operator
+//! sets.
+//!
+//! It is read before the nodes of the function are walked.
 
 use super::load::Signature;
 use super::wire::Field;
 use super::{Error, schema};
 
-/// What an entry costs beyond its text, roughly.
+/// Approximate memory of an entry beyond its text, in bytes.
 const ENTRY_SIZE: u64 = 64;
 
-/// The head of a function.
+/// The header of a function.
 pub(super) struct Function<'a> {
     pub(super) field: Field<'a>,
     pub(super) domain: String,
@@ -19,7 +22,7 @@ pub(super) struct Function<'a> {
 }
 
 impl<'a> Function<'a> {
-    /// Reads the head of the function in `field`.
+    /// Reads the header of the function in `field`.
     pub(super) fn read(field: Field<'a>) -> Result<Self, Error> {
         field.keep(ENTRY_SIZE)?;
         let mut function = Self {
@@ -46,7 +49,7 @@ impl<'a> Function<'a> {
         Ok(function)
     }
 
-    /// Returns what callers see of it.
+    /// Returns the signature seen by its callers.
     pub(super) fn signature(&self) -> Signature {
         Signature {
             domain: self.domain.clone(),
@@ -58,7 +61,7 @@ impl<'a> Function<'a> {
     }
 }
 
-/// Reads an `OperatorSetIdProto`: domain and version.
+/// Reads domain and version of an `OperatorSetIdProto`.
 pub(super) fn import(field: &Field<'_>) -> Result<(String, i64), Error> {
     field.keep(ENTRY_SIZE)?;
     let mut import = (String::new(), 0);

@@ -1,4 +1,4 @@
-//! `ModelProto`: the file as a whole, and its description as a [`ModelInfo`].
+//! Reads a `ModelProto`, the root message of an ONNX file, and describes it as a [`ModelInfo`].
 
 use super::body::{self, Body};
 use super::function::{self, Function};
@@ -9,12 +9,12 @@ use super::{Error, interface, schema};
 use crate::model::{Method, ModelFormat, ModelInfo};
 use crate::source::Pages;
 
-/// What the one graph of an ONNX file is called here.
+/// Method name for the single graph of an ONNX file.
 const METHOD: &str = "forward";
-/// What an entry of the metadata costs beyond its text, roughly.
+/// Approximate memory of a metadata entry beyond its text, in bytes.
 const ENTRY_SIZE: u64 = 64;
 
-/// Fields of `ModelProto`, the last occurrence of each.
+/// Fields of `ModelProto`; a later occurrence replaces an earlier one.
 #[derive(Default)]
 struct Header<'a> {
     ir_version: Option<i64>,
@@ -29,7 +29,7 @@ struct Header<'a> {
     properties: Vec<(String, String)>,
 }
 
-/// Reads a whole file.
+/// Reads the whole file.
 pub(super) fn read(pages: &Pages<'_>) -> Result<ModelInfo, Error> {
     let reader = Reader::new(pages);
     let root = Place::root("ModelProto");
@@ -105,7 +105,7 @@ impl<'a> Header<'a> {
                 operators: body.operators,
                 ..Method::default()
             }],
-            // Tensors lie scattered between the fields of the header.
+            // Tensors are scattered between the fields of the header.
             segments: Vec::new(),
             weight_bytes: body.weight_bytes,
             named: Vec::new(),
@@ -115,7 +115,7 @@ impl<'a> Header<'a> {
         })
     }
 
-    /// `IR 10, opset 18`, or the half of it that the file gives.
+    /// Formats as `IR 10, opset 18`, or the half that the file provides.
     fn format_version(&self) -> String {
         let own = self.opsets.iter().rev().find(|(domain, _)| is_own(domain));
         match (self.ir_version, own) {
@@ -161,7 +161,8 @@ impl<'a> Header<'a> {
     }
 }
 
-/// `StringStringEntryProto`: key and value, which may be long (vocabularies) and are cut.
+/// Reads key and value of a `StringStringEntryProto`; long values, such as vocabularies, are
+/// truncated.
 fn property(field: &Field<'_>) -> Result<(String, String), Error> {
     field.keep(ENTRY_SIZE)?;
     let mut property = (String::new(), String::new());
@@ -176,7 +177,7 @@ fn property(field: &Field<'_>) -> Result<(String, String), Error> {
     Ok(property)
 }
 
-/// Whether a domain is ONNX's own, which has two spellings.
+/// Returns whether a domain is ONNX's own, which has two spellings.
 pub(super) fn is_own(domain: &str) -> bool {
     matches!(domain, "" | "ai.onnx")
 }

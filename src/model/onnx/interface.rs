@@ -1,7 +1,7 @@
-//! What a caller of the graph sees: its name, inputs and outputs.
+//! The interface of the main graph: its name, inputs and outputs.
 //!
-//! Read before the body, so that the body needs to remember nothing: it only ticks off the names
-//! that are sought here.
+//! The interface is read before the body. The body then only marks the names in [`Sought`] that it
+//! defines.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use super::wire::Field;
 use super::{Error, schema, value};
 use crate::model::Value;
 
-/// Longest name shown in an error, in characters.
+/// Maximum length of a name in an error, in characters.
 const MAX_SHOWN: usize = 80;
 
 /// Name, inputs and outputs of the graph.
@@ -26,12 +26,12 @@ struct Output {
     offset: u64,
 }
 
-/// Names that the body of the graph is asked about.
+/// Names of inputs and outputs that the body of the graph may define.
 #[derive(Default)]
 pub(super) struct Sought {
-    /// Each input, and whether it has an initializer.
+    /// Each input, with a flag that is true if an initializer supplies its value.
     inputs: HashMap<Vec<u8>, bool>,
-    /// Outputs that nothing has made yet.
+    /// Outputs that are still undefined.
     outputs: HashSet<Vec<u8>>,
 }
 
@@ -54,7 +54,7 @@ pub(super) fn read(graph: &Field<'_>) -> Result<Interface, Error> {
 }
 
 impl Interface {
-    /// What the body has to tell: which inputs have initializers, whether outputs are made.
+    /// Returns the names that the body resolves: inputs with initializers, and outputs.
     pub(super) fn sought(&self) -> Sought {
         let inputs: HashMap<_, _> = self
             .inputs
@@ -69,7 +69,8 @@ impl Interface {
         }
     }
 
-    /// Inputs that a caller has to give, and outputs. Refused if an output is still sought.
+    /// Returns the inputs that a caller must pass, and the outputs. Fails if an output is still
+    /// undefined.
     pub(super) fn finish(
         self,
         graph: &Place<'_>,
@@ -93,14 +94,14 @@ impl Interface {
 }
 
 impl Sought {
-    /// A node makes this value. The empty name is how a node leaves an output out.
+    /// Records that a node defines this value. An empty name marks an omitted output.
     pub(super) fn made(&mut self, name: &[u8]) {
         if !name.is_empty() {
             self.outputs.remove(name);
         }
     }
 
-    /// An initializer gives this value.
+    /// Records that an initializer defines this value.
     pub(super) fn initialized(&mut self, name: &[u8]) {
         self.made(name);
         if let Some(initialized) = self.inputs.get_mut(name) {

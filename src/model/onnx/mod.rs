@@ -1,10 +1,10 @@
-//! ONNX models (`ModelProto`), read by walking the protobuf wire format.
+//! Reader for ONNX models (`ModelProto`), based on the protobuf wire format.
 //!
-//! Only what describes the model is read: names, types, shapes, operators, where tensors keep
-//! their data. The data itself is skipped by its length. Field numbers and their meaning:
-//! <https://github.com/onnx/onnx/blob/main/onnx/onnx.proto>.
-//! Invariant: time is bounded by the budget of [`Pages`], memory by it and by an allowance for
-//! what is kept, recursion by a depth limit.
+//! Only descriptive fields are read: names, types, shapes, operators, and locations of tensor data.
+//! The data itself is skipped. Field numbers and their meaning:
+//! <https://github.com/onnx/onnx/blob/main/onnx/onnx.proto>. Invariant: the budget of [`Pages`]
+//! bounds the time. The budget and an allowance for kept data bound the memory, and a depth limit
+//! bounds the recursion.
 
 mod body;
 mod context;
@@ -49,7 +49,7 @@ impl ModelFormat for Onnx {
         has_extension(path, &["onnx"])
     }
 
-    /// By first bytes that hardly anything else begins with.
+    /// Recognised by a sequence of first bytes that is almost unique to ONNX.
     fn is_marked(&self, first_bytes: &[u8]) -> bool {
         signature::matches(first_bytes)
     }
@@ -59,7 +59,7 @@ impl ModelFormat for Onnx {
     }
 }
 
-/// Reads the model in `pages`, with the budget that they have left.
+/// Reads the model in `pages`, within their remaining budget.
 pub fn read(pages: &Pages<'_>) -> Result<ModelInfo, Error> {
     header::read(pages)
 }

@@ -1,7 +1,8 @@
-//! The nodes of a model one after the other, with what rules about single nodes need to know.
+//! Iterates over the nodes of an ONNX model, with the details that rules about single nodes need.
 //!
-//! Nothing is kept from one node to the next. Lists and texts of attributes are read as far as a
-//! rule could want them; of tensors shapes and a few integers, and floats not at all.
+//! Memory does not grow with the number of nodes. Lists and texts in attributes are read up to a
+//! limit. Tensors are read as
+//! [`Stored`]: shape and a few values.
 
 use super::place::Place;
 use super::stored::{self, Stored};
@@ -9,23 +10,23 @@ use super::wire::{Field, Message, Reader};
 use super::{Error, schema};
 use crate::source::Pages;
 
-/// Most graphs within each other.
+/// Maximum nesting depth of graphs.
 const MAX_DEPTH: u32 = 32;
-/// Longest list of integers that is read; longer ones are cut.
+/// Maximum number of integers read from a list; longer lists are truncated.
 const MAX_INTS: usize = 64;
 
 /// A node of a graph or function.
 #[derive(Debug, Default)]
 pub struct Node {
-    /// Its operator, with its domain unless that is ONNX's own.
+    /// Its operator, prefixed with the domain unless that is ONNX's own.
     pub operator: String,
-    /// Names of its inputs; empty where an optional one is left out.
+    /// Names of its inputs; empty for an omitted optional input.
     pub inputs: Vec<String>,
-    /// Names of its outputs; empty where an optional one is left out.
+    /// Names of its outputs; empty for an omitted optional output.
     pub outputs: Vec<String>,
     /// Its attributes.
     pub attributes: Vec<Attribute>,
-    /// Whether it is in a graph within a node.
+    /// True for a node of a subgraph.
     pub is_nested: bool,
 }
 
@@ -38,44 +39,44 @@ pub struct Attribute {
     pub int: Option<i64>,
     /// Its value, if it is a text.
     pub text: Option<String>,
-    /// Its value, if it is a list of integers: the first 64.
+    /// Its value, if it is a list of integers: at most the first 64.
     pub ints: Vec<i64>,
     /// Its value, if it is a tensor.
     pub tensor: Option<Stored>,
 }
 
 impl Node {
-    /// Whether the optional input at this place is given.
+    /// Returns whether the optional input at this position is present.
     pub fn has_input(&self, place: usize) -> bool {
         self.inputs.get(place).is_some_and(|name| !name.is_empty())
     }
 
-    /// Whether the optional output at this place is wanted.
+    /// Returns whether the optional output at this position is present.
     pub fn has_output(&self, place: usize) -> bool {
         self.outputs.get(place).is_some_and(|name| !name.is_empty())
     }
 
-    /// The attribute of this name.
+    /// Returns the attribute of this name.
     pub fn attribute(&self, name: &str) -> Option<&Attribute> {
         self.attributes.iter().find(|one| one.name == name)
     }
 
-    /// The integer attribute of this name; 0 if it is absent.
+    /// Returns the integer attribute of this name; 0 if it is absent.
     pub fn int(&self, name: &str) -> i64 {
         self.attribute(name).and_then(|one| one.int).unwrap_or(0)
     }
 
-    /// Whether the text attribute of this name is there and is `text`.
+    /// Returns whether the text attribute of this name equals `text`.
     pub fn is(&self, name: &str, text: &str) -> bool {
         let value = self.attribute(name).and_then(|one| one.text.as_deref());
         value == Some(text)
     }
 }
 
-/// What [`each_part`] shows of a model, in the order of the file.
+/// An item that [`each_part`] passes to its callback, in file order.
 #[derive(Debug)]
 pub enum Part<'a> {
-    /// A node, those of subgraphs and functions included.
+    /// A node, including those of subgraphs and functions.
     Node(&'a Node),
     /// An initializer of any graph, with its name.
     Stored(String, Stored),
@@ -83,13 +84,14 @@ pub enum Part<'a> {
     Output(String),
     /// The name of an input of the main graph, or of a function.
     Input(String),
-    /// The version of the file's form.
+    /// The IR version of the file.
     Ir(i64),
-    /// The version of ONNX's own operators that the model imports.
+    /// The imported version of ONNX's own operator set.
     Opset(i64),
 }
 
-/// Shows every node of the model in `pages` to `visit`, those of subgraphs and functions included.
+/// Calls `visit` for every node of the model in `pages`, including those of subgraphs and
+/// functions.
 pub fn each_node(pages: &Pages<'_>, visit: &mut dyn FnMut(&Node)) -> Result<(), Error> {
     let mut only_nodes = |part: Part<'_>| {
         if let Part::Node(node) = part {
@@ -99,15 +101,15 @@ pub fn each_node(pages: &Pages<'_>, visit: &mut dyn FnMut(&Node)) -> Result<(), 
     walk(pages, &mut Visit(&["node"], &mut only_nodes))
 }
 
-/// The fields that [`each_part`] shows.
+/// The fields that [`each_part`] visits.
 const ALL_PARTS: &[&str] = &["node", "initializer", "input", "output", "opset_import"];
 
-/// Shows every part of the model in `pages` to `visit`.
+/// Calls `visit` for every [`Part`] of the model in `pages`.
 pub fn each_part(pages: &Pages<'_>, visit: &mut dyn FnMut(Part<'_>)) -> Result<(), Error> {
     walk(pages, &mut Visit(ALL_PARTS, visit))
 }
 
-/// The fields of a graph that are wanted, and who is shown them.
+/// The fields to visit, and the callback.
 struct Visit<'a>(&'static [&'static str], &'a mut dyn FnMut(Part<'_>));
 
 fn walk(pages: &Pages<'_>, visit: &mut Visit<'_>) -> Result<(), Error> {
@@ -161,7 +163,7 @@ fn graph(
     Ok(())
 }
 
-/// Shows the version of an `OperatorSetIdProto` of ONNX's own operators.
+/// Visits the version in an `OperatorSetIdProto` of ONNX's own operators.
 fn opset(field: &Field<'_>, visit: &mut Visit<'_>) -> Result<(), Error> {
     let (domain, version) = super::function::import(field)?;
     if super::header::is_own(&domain) {
@@ -170,7 +172,7 @@ fn opset(field: &Field<'_>, visit: &mut Visit<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The name of a `ValueInfoProto`.
+/// Returns the name of a `ValueInfoProto`.
 fn value_name(field: &Field<'_>) -> Result<String, Error> {
     let mut name = String::new();
     let mut message = field.message(schema::VALUE_INFO)?;
@@ -211,7 +213,7 @@ fn attribute(field: &Field<'_>, depth: u32, visit: &mut Visit<'_>) -> Result<Att
         match field.name() {
             "name" => attribute.name = field.text()?,
             "i" => attribute.int = Some(field.int()?),
-            // Texts of any bytes are allowed; a name of a mode is short and ASCII.
+            // Texts may hold arbitrary bytes; mode names are short and ASCII.
             "s" => {
                 let bytes = field.name_bytes()?;
                 attribute.text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());

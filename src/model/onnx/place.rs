@@ -1,13 +1,13 @@
-//! Where in the model a reader is, for errors: `ModelProto.graph.input[2].type`.
+//! The position of the reader as a field path for errors: `ModelProto.graph.input[2].type`.
 //!
-//! Places are linked on the stack and cost nothing until one is shown.
+//! Positions are linked on the stack and are formatted only for an error.
 
 use std::fmt;
 
-/// Longest path in an error message before its middle is left out.
+/// Maximum number of path components in an error; longer paths lose their middle.
 const MAX_PARTS: usize = 12;
 
-/// Where the reader is: a path of fields, rendered only for an error.
+/// The reader's position: a path of fields.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) parent: Option<&'a Place<'a>>,
@@ -15,7 +15,7 @@ pub(super) struct Place<'a> {
     pub(super) index: Option<u64>,
 }
 
-/// The name of a field, or its number where the schema has none.
+/// The name of a field, or its number if the schema lacks it.
 #[derive(Clone, Copy)]
 pub(super) enum Name {
     Known(&'static str),
@@ -23,7 +23,7 @@ pub(super) enum Name {
 }
 
 impl<'a> Place<'a> {
-    /// A message that is a whole file.
+    /// Returns the position of the root message of a file.
     pub(super) fn root(name: &'static str) -> Self {
         Self {
             parent: None,
@@ -32,7 +32,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// A field by its name, as if it stood here.
+    /// Returns the position of the named field in this message.
     pub(super) fn field(&'a self, name: &'static str) -> Self {
         Self {
             parent: Some(self),

@@ -1,6 +1,6 @@
-//! The messages of `onnx.proto` as far as they are walked: numbers and names of their fields.
+//! Field tables of the messages in `onnx.proto`: numbers, names and repetition.
 //!
-//! Fields that are only skipped are listed too, so that an error can name them.
+//! Fields that the reader skips are listed too, so that errors can name them.
 
 /// One field of a message.
 #[derive(Debug)]
@@ -10,18 +10,18 @@ pub(super) struct Def {
     pub(super) repeat: Repeat,
 }
 
-/// What a second occurrence of a field means.
+/// The effect of a second occurrence of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repeat {
     /// It replaces the first: a singular number or string.
     Replaces,
-    /// It is refused: a singular embedded message.
+    /// It is an error: a singular embedded message.
     Refused,
     /// It is the next element: a repeated field.
     Adds,
 }
 
-/// Most fields a message here has.
+/// Maximum number of fields of a message in this file.
 pub(super) const MAX_FIELDS: usize = 20;
 
 pub(super) const MODEL: &[Def] = &[

@@ -1,16 +1,16 @@
-//! Recognising an ONNX model by its first bytes.
+//! Detects an ONNX model by its first bytes.
 //!
-//! Protobuf has no magic number. This claims only files that begin as the common writers begin
-//! them, down to a name in printable text: `ir_version`, then `producer_name`, `opset_import` or
-//! `graph`. A model without its extension that begins otherwise is not claimed.
+//! Protobuf has no magic number. The detection claims only files that begin like those of common
+//! writers: `ir_version`, then `producer_name` in printable text, `opset_import` or `graph`. Other
+//! models need the extension `.onnx`.
 
-/// `ir_version` as a field number and wire type; the value follows as one byte.
+/// Tag of `ir_version`; the value follows as one byte.
 const IR_VERSION: u8 = 0x08;
 const PRODUCER_NAME: u8 = 0x12;
 const GRAPH: u8 = 0x3a;
 const OPSET_IMPORT: u8 = 0x42;
 
-/// Whether these first bytes (up to 64) are those of a `ModelProto`, almost certainly.
+/// Returns whether these first bytes (up to 64) almost certainly begin a `ModelProto`.
 pub(super) fn matches(bytes: &[u8]) -> bool {
     let [IR_VERSION, 1..=31, rest @ ..] = bytes else {
         return false;
@@ -24,7 +24,7 @@ pub(super) fn matches(bytes: &[u8]) -> bool {
     }
 }
 
-/// A graph whose first field is a node whose first field is the name of an input or output.
+/// Returns whether a graph begins with a node that begins with the name of an input or output.
 fn begins_graph(bytes: &[u8]) -> bool {
     let Some((graph, [0x0a, rest @ ..])) = varint(bytes) else {
         return false;
@@ -35,7 +35,8 @@ fn begins_graph(bytes: &[u8]) -> bool {
     node < graph && text(rest).is_some_and(|rest| matches!(rest, [0x0a | 0x12 | 0x1a | 0x22, ..]))
 }
 
-/// From `producer_name` to `opset_import`, those with a one-byte tag.
+/// Returns whether a field of `ModelProto` from `producer_name` to `opset_import` begins here; all
+/// have one-byte tags.
 fn begins_model_field(rest: &[u8]) -> bool {
     matches!(
         rest,
@@ -43,7 +44,7 @@ fn begins_model_field(rest: &[u8]) -> bool {
     )
 }
 
-/// What follows a short printable text with its length.
+/// Skips a short printable text with its length; returns the remaining bytes.
 fn text(bytes: &[u8]) -> Option<&[u8]> {
     let (&length, rest) = bytes.split_first()?;
     let (text, rest) = rest.split_at_checked(usize::from(length))?;
@@ -76,7 +77,7 @@ mod tests {
 
     #[test]
     fn claims_nothing_else() {
-        // A CoreML specification begins with the same two tags; its second field is a message.
+        // A Core ML model begins with the same two tags; its second field is a message.
         assert!(!matches(b"\x08\x06\x12\x14\x0a\x07input_1\x1a\x09\x2a\x07"));
         assert!(!matches(b"\x08\x0a"));
         assert!(!matches(b"\x08\x0a\x12\x07pytorch"));

@@ -1,6 +1,7 @@
-//! Shapes of the tensors that a model stores, and the numbers of small ones: targets, axes, sizes, scales.
+//! Reads stored tensors: shapes, and the values of small ones such as targets, axes, sizes and
+//! scales.
 //!
-//! Data of other tensors is skipped. Nothing is kept from one tensor to the next.
+//! The data of larger tensors is skipped. Memory does not grow with the number of tensors.
 
 use super::place::Place;
 use super::wire::{Field, Message, Reader};
@@ -10,23 +11,23 @@ use crate::source::Pages;
 /// `TensorProto.DataType.FLOAT` and `INT64`.
 const FLOAT: i64 = 1;
 const INT64: i64 = 7;
-/// Most dimensions, and most numbers, that are read.
+/// Maximum number of dimensions, and of values, that are read.
 const MAX_INTS: usize = 64;
 
 /// A stored tensor.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Stored {
-    /// Its element type, by its number in `TensorProto.DataType`.
+    /// Its element type number in `TensorProto.DataType`.
     pub dtype: i64,
-    /// Its shape; a size below zero is 0.
+    /// Its shape; a negative size becomes 0.
     pub dims: Vec<u64>,
-    /// Its values, if they are at most 64 integers of 64 bits inside the file.
+    /// Its values, if it has at most 64 elements of int64 inside the file.
     pub ints: Option<Vec<i64>>,
-    /// Its values, if they are at most 64 numbers of float32 inside the file.
+    /// Its values, if it has at most 64 elements of float32 inside the file.
     pub floats: Option<Vec<f32>>,
 }
 
-/// Shows every initializer of the model's main graph in `pages` to `visit`, with its name.
+/// Calls `visit` for every initializer of the main graph in `pages`, with its name.
 pub fn each_stored(pages: &Pages<'_>, visit: &mut dyn FnMut(String, Stored)) -> Result<(), Error> {
     let reader = Reader::new(pages);
     let root = Place::root("ModelProto");
@@ -46,7 +47,7 @@ pub fn each_stored(pages: &Pages<'_>, visit: &mut dyn FnMut(String, Stored)) -> 
     Ok(())
 }
 
-/// Reads a `TensorProto`: its name, and what is kept of it.
+/// Reads name and content of a `TensorProto`.
 pub(super) fn read(field: &Field<'_>) -> Result<(String, Stored), Error> {
     let mut name = String::new();
     let mut stored = Stored::default();
@@ -70,7 +71,7 @@ pub(super) fn read(field: &Field<'_>) -> Result<(String, Stored), Error> {
                     ints.push(value);
                 }
             })?,
-            // Packed numbers are the same bytes as raw ones.
+            // Packed numbers have the same bytes as raw data.
             "float_data" if field.size() <= 4 * MAX_INTS as u64 => {
                 floats.extend(field.name_bytes()?.unwrap_or_default());
             }

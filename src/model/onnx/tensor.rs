@@ -1,6 +1,7 @@
-//! `TensorProto`: its name, how many bytes of data it has here, where else its data is.
+//! Reads the header of a `TensorProto`: its name, the size of its data in the file, and the
+//! location of external data.
 //!
-//! Data is never read, only measured by the lengths of its fields.
+//! Data is never read; its size follows from the lengths of the fields.
 
 use super::external::Locations;
 use super::fault::Fault;
@@ -9,26 +10,26 @@ use super::place::Place;
 use super::wire::Field;
 use super::{Error, schema, value};
 
-/// Longest value shown in an error, in characters.
+/// Maximum length of a value in an error, in characters.
 const MAX_SHOWN: usize = 40;
-/// Longest field of packed numbers that is read, in bytes.
+/// Maximum size of a field of packed numbers that is read to count them, in bytes.
 const MAX_COUNTED: u64 = 1024;
-/// Longest number in a packed field, in bytes.
+/// Maximum size of a number in a packed field, in bytes.
 const MAX_VARINT: u64 = 10;
 
-/// What the walk needs to know of a tensor.
+/// The header of a tensor.
 pub(super) struct Tensor {
-    /// Its name, if it has one that is not longer than any name.
+    /// Its name, if it is within the length limit for names.
     pub(super) name: Option<Vec<u8>>,
-    /// Bytes of data inside the file.
+    /// Size of its data inside the file, in bytes.
     pub(super) bytes: u64,
-    /// Its element type, by its number.
+    /// Its element type number.
     pub(super) data_type: i64,
-    /// How many elements it has, as far as that is a number.
+    /// Its number of elements; 0 if that is invalid.
     pub(super) elements: u64,
 }
 
-/// `TensorProto`. External data goes into `locations`.
+/// Reads a `TensorProto`. Adds its external data to `locations`.
 pub(super) fn read(field: &Field<'_>, locations: &mut Locations) -> Result<Tensor, Error> {
     let mut tensor = Tensor {
         name: None,
@@ -72,7 +73,7 @@ pub(super) fn read(field: &Field<'_>, locations: &mut Locations) -> Result<Tenso
     Ok(tensor)
 }
 
-/// `SparseTensorProto`: values and indices, named by its values.
+/// Reads a `SparseTensorProto`: values and indices, named after its values.
 pub(super) fn read_sparse(field: &Field<'_>, locations: &mut Locations) -> Result<Tensor, Error> {
     let mut tensor = Tensor {
         name: None,
@@ -96,18 +97,18 @@ pub(super) fn read_sparse(field: &Field<'_>, locations: &mut Locations) -> Resul
     Ok(tensor)
 }
 
-/// How much data of each kind a tensor has in the file.
+/// Amount of a tensor's data in the file, by encoding.
 #[derive(Default)]
 struct Data {
-    /// Bytes of `raw_data`, if it is there.
+    /// Bytes of `raw_data`, if present.
     raw: Option<u64>,
-    /// Bytes of the fields for numbers of a fixed size.
+    /// Bytes of the fields with fixed-size numbers.
     fixed: u64,
-    /// Bytes of the fields for other numbers.
+    /// Bytes of the fields with varints.
     packed: u64,
-    /// How many of these there are, as far as fields are short.
+    /// Number of varints in fields that are short enough to count.
     numbers: u64,
-    /// Whether a field is too long for its numbers to be counted.
+    /// True if a field is too long to count its varints.
     is_long: bool,
 }
 
@@ -129,7 +130,7 @@ impl Data {
         Ok(())
     }
 
-    /// Checks that there is as much as so many elements of a type need.
+    /// Checks that the data matches a number of elements of a type.
     fn check(&self, data_type: i64, elements: u64) -> Result<(), Fault> {
         let Some(bits) = value::element_bits(data_type) else {
             return Ok(());
@@ -158,7 +159,7 @@ impl Data {
                 Err(wrong(bytes(self.fixed), bytes(whole)))
             };
         }
-        // A number takes one to ten bytes; two of four bits share one.
+        // A number takes one to ten bytes; two 4-bit numbers share one.
         let numbers = if bits < 8 { whole } else { elements };
         let most = numbers.saturating_mul(MAX_VARINT);
         if self.numbers == numbers && !self.is_long {
@@ -178,16 +179,16 @@ impl Data {
     }
 }
 
-/// Where a tensor's data is, while it is put together from fields in any order.
+/// The location of a tensor's external data; its fields may occur in any order.
 struct External {
     used: bool,
     location: Option<String>,
     offset: u64,
     length: Option<u64>,
     data_type: i64,
-    /// Product of the dimensions; `None` where it is no number of elements.
+    /// Product of the dimensions; `None` after an overflow or a negative dimension.
     elements: Option<u64>,
-    /// Whether a dimension is below zero.
+    /// True if a dimension is negative.
     is_negative: bool,
 }
 
@@ -215,7 +216,7 @@ impl External {
             .and_then(|(elements, dim)| elements.checked_mul(dim));
     }
 
-    /// An entry of `external_data`: `location`, `offset`, `length`; others do not matter here.
+    /// Reads an entry of `external_data`: `location`, `offset` or `length`; other keys are ignored.
     fn entry(&mut self, field: &Field<'_>) -> Result<(), Error> {
         let mut key = String::new();
         let mut value = None;
@@ -237,8 +238,8 @@ impl External {
         Ok(())
     }
 
-    /// The file, and the end of the data in it. Without a length the data is as long as the
-    /// tensor; where not even that is known, it counts as empty.
+    /// Returns the file and the end of the data in it. Without a length, the data has the size of
+    /// the tensor; if that is unknown, it counts as empty.
     fn finish(self, tensor: &Field<'_>) -> Result<(String, u64), Error> {
         let location = self.location.ok_or_else(|| Error::Missing {
             place: Place::field(&tensor.place().field("external_data"), "location").to_string(),

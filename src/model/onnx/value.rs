@@ -1,7 +1,7 @@
-//! Inputs and outputs: `ValueInfoProto`, its type and its shape.
+//! Reads inputs and outputs of an ONNX graph: `ValueInfoProto`, its type and its shape.
 //!
-//! Element types by `TensorProto.DataType`. Only tensors are described in full; sequences, maps and
-//! the like by their kind, without a look inside.
+//! Element types are numbers of `TensorProto.DataType`. Only tensors are described in full;
+//! sequences, maps and other types are described by name.
 
 use super::Error;
 use super::schema;
@@ -9,11 +9,11 @@ use super::wire::Field;
 use crate::model::{Dim, Dynamism, ElementType, TensorInfo, Value, ValueKind};
 use crate::package::DType;
 
-/// What a value or dimension costs in memory, roughly.
+/// Approximate memory of a value and of a dimension, in bytes.
 const VALUE_SIZE: u64 = 256;
 const DIM_SIZE: u64 = 64;
 
-/// The value that a `ValueInfoProto` describes.
+/// Reads a `ValueInfoProto`.
 pub(super) fn read(field: &Field<'_>) -> Result<Value, Error> {
     field.keep(VALUE_SIZE)?;
     let mut name = None;
@@ -29,7 +29,7 @@ pub(super) fn read(field: &Field<'_>) -> Result<Value, Error> {
     Ok(Value { name, kind })
 }
 
-/// `TypeProto`: one of several kinds; where a file gives two, the last one holds.
+/// Reads a `TypeProto`, a union; if a file sets several members, the last one wins.
 fn read_type(field: &Field<'_>) -> Result<ValueKind, Error> {
     let mut kind = "untyped";
     let mut tensor = None;
@@ -86,8 +86,8 @@ fn read_shape(field: &Field<'_>) -> Result<Vec<Dim>, Error> {
     Ok(dims)
 }
 
-/// A dimension is a number or a symbol, the last one given; exporters have written -1 for
-/// dynamic.
+/// Reads a dimension: a number or a symbol; the last one wins. Some exporters write -1 for a
+/// dynamic dimension.
 fn read_dimension(field: &Field<'_>) -> Result<Dim, Error> {
     let mut dim = Dim::Dynamic {
         bound: None,
@@ -128,7 +128,7 @@ fn dynamism(dims: Option<&[Dim]>) -> Dynamism {
     }
 }
 
-/// The element type of a number of `TensorProto.DataType`.
+/// Returns the element type for a number of `TensorProto.DataType`.
 pub(super) fn element_type(number: i64) -> ElementType {
     if let Some(dtype) = dtype(number) {
         return ElementType::Known(dtype);
@@ -139,7 +139,7 @@ pub(super) fn element_type(number: i64) -> ElementType {
     })
 }
 
-/// Bits an element takes as external data, where they are known and fixed.
+/// Returns the bits per element in external data, if they are known and fixed.
 pub(super) fn element_bits(number: i64) -> Option<u64> {
     match dtype(number) {
         Some(dtype) => Some(dtype.size() * 8),
@@ -163,7 +163,7 @@ fn dtype(number: i64) -> Option<DType> {
     })
 }
 
-/// Name and bits of the types a config cannot express.
+/// Returns name and bits of types that a config cannot express.
 fn other(number: i64) -> Option<(&'static str, Option<u64>)> {
     Some(match number {
         0 => ("undefined", None),

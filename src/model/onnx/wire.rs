@@ -1,9 +1,9 @@
-//! The protobuf wire format: fields of a message between two file offsets.
+//! A streaming parser for the protobuf wire format: iterates over the fields of a message in the
+//! file.
 //!
-//! Format: <https://protobuf.dev/programming-guides/encoding/>. Knows fields by the tables of
-//! [`super::schema`] and nothing of what they mean.
-//! Invariant: a field never reaches past the message it is in; no length is allocated before it
-//! was found to be small and inside the file.
+//! Format: <https://protobuf.dev/programming-guides/encoding/>. The tables of [`super::schema`]
+//! name the fields; the parser does not interpret them. Invariant: a field never extends past its
+//! message. Memory is allocated only after a length was checked against the limit and the file.
 
 use std::cell::Cell;
 
@@ -12,24 +12,24 @@ use super::place::{Name, Place};
 use super::schema::{Def, MAX_FIELDS, Repeat};
 use crate::source::Pages;
 
-/// Longest name in bytes.
+/// Maximum length of a name, in bytes.
 pub(super) const MAX_TEXT: u64 = 64 * 1024;
-/// Longest part of a text that is only shown, in bytes.
+/// Maximum length of a text that is only displayed, in bytes.
 const MAX_EXCERPT: u64 = 4096;
-/// Most bytes that everything kept of a model may take.
+/// Maximum memory for everything kept of a model, in bytes.
 const ALLOWANCE: u64 = 32 * 1024 * 1024;
-/// What a kept text costs beyond its bytes, roughly.
+/// Approximate memory of a kept text beyond its bytes.
 const TEXT_OVERHEAD: u64 = 64;
 const MAX_VARINT: u64 = 10;
 const MAX_FIELD_NUMBER: u64 = (1 << 29) - 1;
 
-/// The file, and how much may still be kept of it.
+/// The file, and the remaining allowance for kept data.
 pub(super) struct Reader<'a> {
     pages: &'a Pages<'a>,
     allowance: Cell<u64>,
 }
 
-/// A message being read, field after field.
+/// A message being read, field by field.
 pub(super) struct Message<'a> {
     reader: &'a Reader<'a>,
     place: &'a Place<'a>,
@@ -39,12 +39,12 @@ pub(super) struct Message<'a> {
     seen: [u64; MAX_FIELDS],
 }
 
-/// One field of a message, its value not yet read if it has a length.
+/// A field of a message; a length-delimited value has not been read yet.
 #[derive(Clone, Copy)]
 pub(super) struct Field<'a> {
     reader: &'a Reader<'a>,
     place: Place<'a>,
-    /// Where its tag begins.
+    /// File offset of its tag.
     offset: u64,
     payload: Payload,
 }
@@ -72,7 +72,8 @@ impl<'a> Reader<'a> {
             })
     }
 
-    /// The varint at `offset` of a message that ends at `end`, and its size in bytes.
+    /// Reads the varint at `offset` of a message that ends at `end`; returns its value and its size
+    /// in bytes.
     fn varint(&self, place: &Place<'_>, offset: u64, end: u64) -> Result<(u64, u64), Error> {
         let left = end - offset;
         let mut buffer = [0; 10];
@@ -103,7 +104,7 @@ impl<'a> Reader<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// The whole file as one message.
+    /// Treats the whole file as one message.
     pub(super) fn whole_file(
         reader: &'a Reader<'a>,
         place: &'a Place<'a>,
@@ -119,7 +120,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The next field; `None` at the end of the message.
+    /// Returns the next field; `None` at the end of the message.
     pub(super) fn next(&mut self) -> Result<Option<Field<'a>>, Error> {
         if self.at == self.end {
             return Ok(None);
@@ -164,7 +165,7 @@ impl<'a> Message<'a> {
         Ok(place)
     }
 
-    /// Reads a number, or the length of what has one, and steps over the value.
+    /// Reads a number or a length, and skips a length-delimited value.
     fn payload(&mut self, place: &Place<'_>, offset: u64, wire: u64) -> Result<Payload, Error> {
         match wire {
             0 => {
@@ -221,7 +222,7 @@ impl<'a> Message<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// Its name; empty for a field that the schema does not have.
+    /// Returns its name; empty for a field that the schema lacks.
     pub(super) fn name(&self) -> &'static str {
         match self.place.name {
             Name::Known(name) => name,
@@ -229,17 +230,17 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Where it is, for an error.
+    /// Returns its position for an error.
     pub(super) fn place(&self) -> &Place<'a> {
         &self.place
     }
 
-    /// The file offset of its tag.
+    /// Returns the file offset of its tag.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// How many bytes its value takes in the file.
+    /// Returns the size of its value in the file, in bytes.
     pub(super) fn size(&self) -> u64 {
         match self.payload {
             Payload::Varint { size, .. } => size,
@@ -249,7 +250,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Its value as a signed number.
+    /// Returns its value as a signed number.
     pub(super) fn int(&self) -> Result<i64, Error> {
         match self.payload {
             Payload::Varint { value, .. } => Ok(value.cast_signed()),
@@ -257,7 +258,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Its values, written one by one or packed.
+    /// Visits its values, encoded one by one or packed.
     pub(super) fn each_int(&self, mut each: impl FnMut(i64)) -> Result<(), Error> {
         let Payload::Bytes { start, length } = self.payload else {
             each(self.int()?);
@@ -273,7 +274,7 @@ impl<'a> Field<'a> {
         Ok(())
     }
 
-    /// Its value as a message.
+    /// Returns its value as a message.
     pub(super) fn message(&self, schema: &'static [Def]) -> Result<Message<'_>, Error> {
         let (start, length) = self.delimited()?;
         Ok(Message {
@@ -286,7 +287,8 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// Its value as bytes to compare with a name; `None` if it is longer than any name.
+    /// Returns its value as bytes, for comparison with a name; `None` if it exceeds the maximum
+    /// length of a name.
     pub(super) fn name_bytes(&self) -> Result<Option<Vec<u8>>, Error> {
         let (start, length) = self.delimited()?;
         if length > MAX_TEXT {
@@ -295,7 +297,7 @@ impl<'a> Field<'a> {
         self.bytes(start, length).map(Some)
     }
 
-    /// Its value as the bytes of a name.
+    /// Returns its value as the bytes of a name; fails if it exceeds the maximum length.
     pub(super) fn identifier(&self) -> Result<Vec<u8>, Error> {
         let (start, length) = self.delimited()?;
         if length > MAX_TEXT {
@@ -309,7 +311,7 @@ impl<'a> Field<'a> {
         self.bytes(start, length)
     }
 
-    /// Its value as text, to be forgotten soon.
+    /// Returns its value as text for temporary use.
     pub(super) fn text(&self) -> Result<String, Error> {
         let (start, _) = self.delimited()?;
         String::from_utf8(self.identifier()?).map_err(|error| {
@@ -322,18 +324,19 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// Its value as text to keep.
+    /// Returns its value as text to keep, and charges the allowance.
     pub(super) fn kept_text(&self) -> Result<String, Error> {
         let text = self.text()?;
         self.keep(text.len() as u64 + TEXT_OVERHEAD)?;
         Ok(text)
     }
 
-    /// The beginning of its value as text to keep and to show, whatever its bytes are.
+    /// Returns the beginning of its value as displayable text, even if it is not UTF-8; charges the
+    /// allowance.
     pub(super) fn excerpt(&self) -> Result<String, Error> {
         let (start, length) = self.delimited()?;
         let bytes = self.bytes(start, length.min(MAX_EXCERPT))?;
-        // A character cut at the end is dropped, any other wrong byte becomes U+FFFD.
+        // A character cut at the end is dropped; other invalid bytes become U+FFFD.
         let mut text = String::new();
         for chunk in bytes.utf8_chunks() {
             text.push_str(chunk.valid());
@@ -349,7 +352,7 @@ impl<'a> Field<'a> {
         Ok(text)
     }
 
-    /// Takes so many bytes from the allowance for what is kept.
+    /// Charges `bytes` to the allowance for kept data.
     pub(super) fn keep(&self, bytes: u64) -> Result<(), Error> {
         let left = self.reader.allowance.get();
         let Some(left) = left.checked_sub(bytes) else {
@@ -363,7 +366,7 @@ impl<'a> Field<'a> {
         Ok(())
     }
 
-    /// `length` bytes, which the caller has found to be few.
+    /// Reads `length` bytes; the caller has checked that they are few.
     fn bytes(&self, start: u64, length: u64) -> Result<Vec<u8>, Error> {
         let mut bytes = vec![0; usize::try_from(length).expect("checked to be small")];
         self.reader.read(&self.place, start, &mut bytes)?;

@@ -1,5 +1,7 @@
-//! Messages of `onnx.proto`, written: the wire format of `wire.rs`, with the fields of `schema.rs`
-//! by their names.
+//! Writes messages of `onnx.proto`: the wire format of `wire.rs`, with the field names of
+//! `schema.rs`.
+//!
+//! Only the small models that this tool generates itself are supported.
 
 use super::schema::{
     ATTRIBUTE, DIMENSION, Def, GRAPH, MODEL, NODE, OPSET, SHAPE, TENSOR, TENSOR_TYPE, TYPE,
@@ -12,10 +14,10 @@ const BYTES: u64 = 2;
 /// `AttributeProto.AttributeType.INT`.
 const INT: u64 = 2;
 
-/// `TensorProto.DataType.FLOAT`: all tensors that are written are of binary32.
+/// `TensorProto.DataType.FLOAT`: all written tensors are float32.
 const FLOAT: u64 = 1;
 
-/// The version of the format that is written; of 2020, so that every reader knows it.
+/// IR version of written models; it dates from 2020, so all readers support it.
 const IR_VERSION: u64 = 8;
 
 /// A message being written.
@@ -25,21 +27,21 @@ pub struct Message {
     bytes: Vec<u8>,
 }
 
-/// A tensor of a graph, of binary32: an input, an output.
+/// A float32 input or output of a graph.
 #[derive(Debug, Clone, Copy)]
 pub struct Io<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Sizes, or symbols.
+    /// Its sizes.
     pub dims: &'a [Size<'a>],
 }
 
 /// A size of a tensor.
 #[derive(Debug, Clone, Copy)]
 pub enum Size<'a> {
-    /// This one.
+    /// A fixed size.
     Fixed(u64),
-    /// Any, by this symbol.
+    /// A dynamic size with this symbol.
     Symbol(&'a str),
 }
 
@@ -53,14 +55,14 @@ pub fn put_varint(mut value: u64, out: &mut Vec<u8>) {
     out.push(u8::try_from(value).expect("seven bits fit"));
 }
 
-/// Writes a field with a length.
+/// Writes a length-delimited field.
 pub fn put_bytes(number: u64, bytes: &[u8], out: &mut Vec<u8>) {
     put_varint(number << 3 | BYTES, out);
     put_varint(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
 }
 
-/// A model of one graph, by an operator set. Nodes stand in the order of their calculation.
+/// Builds a model with a single graph and operator set. The nodes must be in execution order.
 pub fn model(
     name: &str,
     opset: u64,
@@ -90,7 +92,7 @@ pub fn model(
     model.bytes
 }
 
-/// A node of a graph.
+/// Builds a node of a graph.
 pub fn node(operator: &str, inputs: &[&str], output: &str, attributes: &[(&str, u64)]) -> Message {
     let mut node = Message::new(NODE);
     for input in inputs {
@@ -107,7 +109,7 @@ pub fn node(operator: &str, inputs: &[&str], output: &str, attributes: &[(&str, 
     node
 }
 
-/// A tensor of binary32 that the model holds.
+/// Builds a float32 tensor that is stored in the model.
 pub fn stored(name: &str, dims: &[u64], values: &[f32]) -> Message {
     let mut tensor = Message::new(TENSOR);
     for dim in dims {

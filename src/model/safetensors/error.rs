@@ -13,7 +13,7 @@ pub enum Error {
     /// The file is too short for the header's length.
     #[error("header length at offset 0: needs 8 bytes, but the file has {len}")]
     TooShort {
-        /// Bytes of the file.
+        /// Size of the file in bytes.
         len: u64,
     },
     /// The header exceeds the format's limit or the end of the file.

@@ -92,8 +92,7 @@ impl Reader<'_> {
         let text = self.file_name(path, value)?;
         let text = text.strip_prefix("./").unwrap_or(text);
         if text.starts_with('/') || text.split('/').any(|part| matches!(part, "" | "." | "..")) {
-            let help =
-                "write it relative to `root`, which defaults to this file's directory";
+            let help = "write it relative to `root`, which defaults to this file's directory";
             self.wrong(path, value.span().into(), "not a path below `root`", help);
             return None;
         }

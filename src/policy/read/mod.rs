@@ -374,12 +374,7 @@ impl Reader<'_> {
                 let is_token = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
                 if token.is_empty() || !token.bytes().all(is_token) {
                     let message = format!("invalid token `{}`", words::cut(token));
-                    self.wrong(
-                        &path,
-                        span,
-                        message,
-                        "use only `a`–`z`, `0`–`9` and `_`",
-                    );
+                    self.wrong(&path, span, message, "use only `a`–`z`, `0`–`9` and `_`");
                 } else if other.iter().any(|known| known == token) {
                     let message = format!("`{token}` is listed as quantized and as non-quantized");
                     self.wrong(&path, span, message, "remove it from one of the two lists");

@@ -1,12 +1,12 @@
-//! Giving up a job from another thread.
+//! Cancels the jobs of a request from another thread.
 //!
-//! Invariant: after a cancellation no job of the same request starts, and the one that runs ends.
+//! Invariant: after a cancellation no job of the same request starts, and the running one ends.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::runtime::process::Stopper;
 
-/// Whether a request was given up, and the process that works for it.
+/// The cancellation state of a request, and the process that works for it.
 #[derive(Debug, Default)]
 pub(super) struct Cancel(Mutex<State>);
 
@@ -17,7 +17,7 @@ struct State {
 }
 
 impl Cancel {
-    /// Gives up the job that runs and all that would follow.
+    /// Cancels the running job and all later ones.
     pub(super) fn cancel(&self) {
         let mut state = self.state();
         state.is_cancelled = true;
@@ -30,14 +30,15 @@ impl Cancel {
         self.state().is_cancelled
     }
 
-    /// Notes the process that works; `false` if the request was given up before.
+    /// Registers the process that works for the request; returns `false` if the request was
+    /// cancelled before.
     pub(super) fn begin(&self, stopper: Stopper) -> bool {
         let mut state = self.state();
         state.running = Some(stopper).filter(|_| !state.is_cancelled);
         !state.is_cancelled
     }
 
-    /// Forgets the process: others may use it now.
+    /// Unregisters the process: other requests may use it now.
     pub(super) fn end(&self) {
         self.state().running = None;
     }

@@ -1,6 +1,6 @@
-//! The side of such a process: takes jobs until its parent is gone.
+//! The child's side of a parser process: does jobs until its parent exits.
 //!
-//! Invariant: each job runs within the limit of memory that came with it.
+//! Invariant: each job runs within its own memory limit.
 
 use std::io::{self, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,19 +13,19 @@ use super::protocol::{self, Answered, Asked};
 use crate::runtime::process::sandbox::Allowed;
 use crate::runtime::process::{self, frame, limit_further_memory, panic_text};
 
-/// Longest message of a panic, in bytes.
+/// Maximum length of a panic message, in bytes.
 const MAX_MESSAGE: usize = 4096;
 
-/// A job, as the process gets it.
+/// A job, as the process receives it.
 #[derive(Debug)]
 pub struct Task {
-    /// The work's name.
+    /// Name of the work.
     pub work: String,
-    /// The content that the job needs.
+    /// Id of the content that the job needs.
     pub id: Option<ContentId>,
-    /// The content, if it came with the job.
+    /// The content, if it was sent with the job.
     pub content: Option<Vec<u8>>,
-    /// Bytes beside what is asked.
+    /// Binary data of the request.
     pub payload: Vec<u8>,
     ask: Vec<u8>,
 }
@@ -39,20 +39,20 @@ pub enum Answer {
     Done {
         /// The answer, as JSON.
         head: Vec<u8>,
-        /// Bytes beside it.
+        /// Binary data of the answer.
         payload: Vec<u8>,
     },
 }
 
 impl Task {
-    /// Parses what is asked.
+    /// Parses the request.
     pub fn ask<T: DeserializeOwned>(&self) -> io::Result<T> {
         Ok(serde_json::from_slice(&self.ask)?)
     }
 
     fn receive(stream: &mut dyn Read) -> io::Result<Self> {
         let head: Asked<'static> = frame::receive(stream)?;
-        // What is received does not count.
+        // The received bytes themselves do not count toward the limit.
         let received = head.ask + head.payload + head.content.unwrap_or(0);
         limit_further_memory(head.memory.saturating_add(received as u64));
         Ok(Self {
@@ -69,19 +69,19 @@ impl Task {
 }
 
 impl Answer {
-    /// An answer with nothing beside it.
+    /// Creates an answer without binary data.
     pub fn of(head: &impl Serialize) -> io::Result<Self> {
         Self::with(head, Vec::new())
     }
 
-    /// An answer with bytes beside it.
+    /// Creates an answer with binary data.
     pub fn with(head: &impl Serialize, payload: Vec<u8>) -> io::Result<Self> {
         let head = serde_json::to_vec(head)?;
         Ok(Self::Done { head, payload })
     }
 }
 
-/// Does jobs for the parent at the other end of standard input until it is gone.
+/// Does jobs for the parent at the other end of standard input until it exits.
 pub fn serve(mut work: impl FnMut(Task) -> io::Result<Answer>) -> io::Result<()> {
     let ((), sandbox) = process::confined(|()| Allowed::default())?;
     sandbox.map_err(|missing| {

@@ -1,6 +1,7 @@
-//! Asking the processes, on behalf of a caller.
+//! The client of the parser processes: sends jobs on behalf of a caller.
 //!
-//! Invariant: a job takes no longer than its limit, and the wait for a process no longer than [`PATIENCE`].
+//! Invariant: a job takes no longer than its limit, and the wait for a process no longer than
+//! [`PATIENCE`].
 
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
@@ -18,28 +19,28 @@ use crate::runtime::process::sandbox::Allowed;
 use crate::runtime::process::{self, Process, Purpose, frame};
 use crate::tensor::limit::{in_units, tells_shortage};
 
-/// Most processes.
+/// Maximum number of processes.
 const MOST: usize = 4;
 
-/// Longest wait for a process.
+/// Maximum wait for a process.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Settings of glibc's allocator: large blocks go back to the system when they are freed, so that a
-/// process that read one large picture does not keep its memory.
+/// Environment variables for glibc's allocator: freed large blocks return to the system, so that a
+/// process that decoded a large image does not retain its memory.
 const ALLOCATOR: [(&str, &str); 3] = [
     ("MALLOC_MMAP_THRESHOLD_", "1048576"),
     ("MALLOC_TRIM_THRESHOLD_", "4194304"),
     ("MALLOC_ARENA_MAX", "2"),
 ];
 
-/// The processes. One for a process of this program is enough, and any thread may use it.
+/// The parser processes. One instance per program is enough; all threads share it.
 #[derive(Debug)]
 pub struct Parsers {
     program: PathBuf,
     pool: Pool,
 }
 
-/// The processes for one request of a caller. Copies belong to the same request.
+/// A client for one request of a caller. Clones belong to the same request.
 #[derive(Debug, Clone)]
 pub struct Client {
     parsers: Arc<Parsers>,
@@ -47,20 +48,21 @@ pub struct Client {
     cancel: Arc<Cancel>,
 }
 
-/// An exchange that brought no answer.
+/// A failed exchange with a process.
 struct Broken {
     sending: bool,
     error: io::Error,
 }
 
-/// What an exchange brought.
+/// The result of an exchange.
 enum Exchanged {
     Done(Done),
     Failed(ParserError),
 }
 
 impl Parsers {
-    /// Processes of the pkgtool binary at `program`. None is started before the first job.
+    /// Creates the parsers for the pkgtool binary at `program`. The first job starts the first
+    /// process.
     pub fn new(program: PathBuf) -> Arc<Self> {
         let processors = std::thread::available_parallelism();
         let processors = processors.map_or(1, std::num::NonZeroUsize::get);
@@ -70,7 +72,7 @@ impl Parsers {
         })
     }
 
-    /// The processes for one request of a caller, which a number tells from other callers.
+    /// Returns a client for one request; `caller` identifies the caller among others.
     pub fn client(self: &Arc<Self>, caller: i64) -> Client {
         Client {
             parsers: Arc::clone(self),
@@ -79,7 +81,7 @@ impl Parsers {
         }
     }
 
-    /// How many jobs wait and how many run.
+    /// Returns the number of waiting and of running jobs.
     pub fn activity(&self) -> (usize, usize) {
         self.pool.activity()
     }
@@ -101,13 +103,13 @@ impl Parsers {
 }
 
 impl Client {
-    /// Another request of the same caller.
+    /// Returns a client for another request of the same caller.
     #[must_use]
     pub fn again(&self) -> Self {
         self.parsers.client(self.caller)
     }
 
-    /// Gives up what runs and all that would follow: nobody waits for an answer any more.
+    /// Cancels the running job and all later jobs of the request.
     pub fn cancel(&self) {
         self.cancel.cancel();
         self.parsers.pool.wake();
@@ -126,7 +128,7 @@ impl Client {
         };
         let mut outcome = self.exchange(&mut seat, job);
         if outcome.as_ref().is_err_and(Broken::before_asking) && !is_cancelled() {
-            // It had ended while nobody used it.
+            // The process ended while it was idle.
             seat = self.parsers.start()?;
             outcome = self.exchange(&mut seat, job);
         }
@@ -155,7 +157,7 @@ impl Client {
 }
 
 impl Job<'_> {
-    /// What it may take, the reading of its content included.
+    /// Returns the limits of the job, including those for reading its content.
     fn at_most(&self) -> Limits {
         let content = self.content.as_ref().map(|content| content.limits);
         content.map_or(self.limits, |content| Limits {
@@ -166,21 +168,21 @@ impl Job<'_> {
 }
 
 impl Broken {
-    /// Whether the process was gone before it could be asked.
+    /// Returns `true` if the process had ended before the job was sent.
     fn before_asking(&self) -> bool {
         let gone = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
         self.sending && gone.contains(&self.error.kind())
     }
 }
 
-/// Asks without the content first: most often the process has it.
+/// Sends the job without the content first: usually the process has it.
 fn exchange(seat: &mut Seat, job: &Job<'_>) -> Result<Exchanged, Broken> {
     let (answered, done) = send(&mut seat.process, job, None)?;
     let Answered::Unknown = answered else {
         return Ok(told(answered, done));
     };
     let Some(content) = &job.content else {
-        let reason = "it wants a content, and the job has none".to_owned();
+        let reason = "it requested a content that the job lacks".to_owned();
         return Ok(Exchanged::Failed(ParserError::Died(reason)));
     };
     let bytes = match (content.bytes)() {
@@ -200,7 +202,7 @@ fn told(answered: Answered, done: Done) -> Exchanged {
         Answered::Done { .. } => Exchanged::Done(done),
         Answered::Panicked(message) => Exchanged::Failed(ParserError::Panicked(message)),
         Answered::Unknown => {
-            let reason = "it did not keep the content that it was given".to_owned();
+            let reason = "it lost the content that it was sent".to_owned();
             Exchanged::Failed(ParserError::Died(reason))
         }
     }
@@ -240,7 +242,7 @@ fn send(
     Ok((answered, done))
 }
 
-/// Ends a process whose exchange failed, and says why it did.
+/// Ends a process whose exchange failed, and returns the reason.
 fn ended(process: &mut Process, job: &Job<'_>, error: &io::Error) -> ParserError {
     match process.end_after(error) {
         None => ParserError::Limit(format!(

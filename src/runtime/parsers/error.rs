@@ -1,36 +1,36 @@
-//! Why a job has no answer.
+//! Errors of jobs of parser processes.
 
-/// Why a job has no answer.
+/// A job failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParserError {
-    /// As many jobs wait as may wait, or one waited for too long.
+    /// The queue is full, or the job waited too long.
     #[error("{reason}; try again later")]
     Busy {
-        /// Which of the two.
+        /// The reason.
         reason: String,
     },
-    /// Whoever asked has gone.
+    /// The request was cancelled, usually because its client disconnected.
     #[error("the request was cancelled")]
     Cancelled,
-    /// No process can be started.
-    #[error("no process can be started for it: {0}")]
+    /// The process cannot be started.
+    #[error("the process cannot be started: {0}")]
     Start(String),
-    /// The job reached a limit.
+    /// The job exceeded a limit.
     #[error("it reached {0}")]
     Limit(String),
-    /// The process ended.
-    #[error("the process died: {0}")]
+    /// The process crashed.
+    #[error("the process crashed: {0}")]
     Died(String),
     /// The library panicked.
     #[error("it panicked: {0}")]
     Panicked(String),
-    /// A content that the process needs cannot be read.
+    /// The content that the process needs cannot be read.
     #[error("its file cannot be read: {0}")]
     Content(String),
 }
 
 impl ParserError {
-    /// Whether another job would fail as well: the fault is not in the bytes.
+    /// Returns `true` if other jobs would fail as well, since the input is not the cause.
     pub fn is_of_machine(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! A job for a process, and what comes back.
+//! Jobs for parser processes, and their answers.
 
 use std::borrow::Cow;
 use std::io;
@@ -8,21 +8,21 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// What one job may take.
+/// Resource limits of one job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of memory beyond what the process has taken before.
+    /// Maximum memory beyond what the process already has, in bytes.
     pub memory: u64,
-    /// Longest time.
+    /// Maximum time.
     pub time: Duration,
 }
 
-/// Identifies a content that processes keep between jobs.
+/// Identifies a content that processes cache between jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ContentId([u64; 2]);
 
 impl ContentId {
-    /// Identifies a content by a number that this process gives out once.
+    /// Identifies a content by a number that is unique in this process.
     pub fn numbered(number: u64) -> Self {
         Self([0, number])
     }
@@ -43,27 +43,27 @@ impl ContentId {
     }
 }
 
-/// A content that a job needs and a process may keep.
+/// A content that a job needs and a process may have cached.
 pub struct Content<'j> {
-    /// Its id.
+    /// Id of the content.
     pub id: ContentId,
-    /// Reads its bytes; called only if the process does not have it.
+    /// Reads the bytes of the content; called only if the process does not have it.
     pub bytes: &'j dyn Fn() -> io::Result<Cow<'j, [u8]>>,
-    /// What reading it may take beyond the job itself.
+    /// Additional limits for reading it.
     pub limits: Limits,
 }
 
-/// A job.
+/// A job for a parser process.
 pub struct Job<'j> {
-    /// The work's name.
+    /// Name of the work.
     pub work: &'static str,
-    /// What is asked, as JSON.
+    /// The request, as JSON.
     pub ask: Vec<u8>,
-    /// Bytes beside it.
+    /// Binary data of the request.
     pub payload: &'j [u8],
-    /// What the process may have from an earlier job.
+    /// The content that the job needs, if any.
     pub content: Option<Content<'j>>,
-    /// What the job may take.
+    /// Resource limits of the job.
     pub limits: Limits,
 }
 
@@ -71,7 +71,7 @@ pub struct Job<'j> {
 #[derive(Debug)]
 pub struct Done {
     pub(super) head: Vec<u8>,
-    /// Bytes beside it.
+    /// Binary data of the answer.
     pub payload: Vec<u8>,
 }
 

@@ -1,19 +1,20 @@
-//! What a process keeps between jobs, because reading it again would cost more than the job.
+//! A cache of contents in a parser process, for contents that cost more to read than the job
+//! itself.
 
 use std::collections::VecDeque;
 
 use super::job::ContentId;
 
-/// The contents that were used last, at most a fixed number.
+/// A cache with a fixed capacity that evicts the least recently used content.
 #[derive(Debug)]
 pub struct Kept<T> {
     most: usize,
-    /// The latest last.
+    /// The most recently used content is last.
     items: VecDeque<(ContentId, T)>,
 }
 
 impl<T> Kept<T> {
-    /// Keeps at most `most` contents.
+    /// Creates a cache of at most `most` contents.
     pub fn new(most: usize) -> Self {
         Self {
             most,
@@ -29,7 +30,7 @@ impl<T> Kept<T> {
         self.items.back_mut().map(|(_, item)| item)
     }
 
-    /// Adds a content; evicts the one that was not used for longest where there is no room.
+    /// Adds a content; evicts the least recently used one if the cache is full.
     pub fn put(&mut self, id: ContentId, item: T) {
         self.items.retain(|(known, _)| *known != id);
         while self.items.len() >= self.most.max(1) {

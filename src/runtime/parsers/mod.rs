@@ -1,9 +1,12 @@
-//! Processes that read bytes of others: chat templates, pictures, texts for tokenizers.
+//! Parser processes: child processes that parse untrusted input, such as chat templates, images,
+//! and texts for tokenizers.
 //!
-//! The libraries that read such bytes may loop or allocate without a bound of their own, so they run in
-//! processes with a limit on memory and time. Invariant: whatever a job does, its caller gets an answer
-//! or a [`ParserError`]; a process that failed is never used again; one caller never holds every process.
-//! Knows no kind of job: a [`Job`] names its work, and [`serve`] hands it to whoever does that work.
+//! The libraries for such input may loop or allocate without bounds, so they run in processes with
+//! limits on memory and time. The module knows no kind of work: a [`Job`] names it, and [`serve`]
+//! passes it to the code that does it.
+//!
+//! Invariant: every job gets an answer or a [`ParserError`]. A failed process is never used again.
+//! One caller never occupies all processes.
 
 mod cancel;
 mod child;
@@ -21,5 +24,5 @@ pub use job::{Content, ContentId, Done, Job, Limits};
 pub use kept::Kept;
 pub use pool::MOST_OF_ONE as MOST_WAITING;
 
-/// The argument after `worker` that starts such a process.
+/// The argument after `worker` that starts a parser process.
 pub const WORK: &str = "parsers";

@@ -1,7 +1,8 @@
-//! The processes: at most a fixed number, each for one job at a time, callers in turn.
+//! The pool of parser processes: a fixed maximum, one job at a time for each, fair among callers.
 //!
-//! Invariant: a process is lent to one job or idle; one that was not given back has ended, and its place
-//! is free again. A caller holds at most `each` of them and has at most [`MOST_OF_ONE`] jobs waiting.
+//! Invariant: a process is lent to one job or idle. A process that is not returned has ended, and
+//! its slot is free. A caller occupies at most `each` processes and has at most [`MOST_OF_ONE`]
+//! waiting jobs.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,16 +12,16 @@ use super::error::ParserError;
 use super::job::ContentId;
 use crate::runtime::process::Process;
 
-/// Most jobs of one caller that wait.
+/// Maximum number of waiting jobs of one caller.
 pub const MOST_OF_ONE: usize = 64;
 
-/// Most jobs that wait.
+/// Maximum number of waiting jobs of all callers.
 const MOST_OF_ALL: usize = 256;
 
-/// Contents of a process that are remembered.
+/// Number of contents that are remembered per process.
 const REMEMBERED: usize = 32;
 
-/// Processes that are idle, and jobs that wait for one.
+/// Idle processes, and jobs that wait for one.
 #[derive(Debug)]
 pub(super) struct Pool {
     most: usize,
@@ -29,7 +30,7 @@ pub(super) struct Pool {
     changed: Condvar,
 }
 
-/// A process with the contents it has been given.
+/// A process, with the ids of the contents that it was sent.
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) process: Process,
@@ -39,11 +40,11 @@ pub(super) struct Seat {
 #[derive(Debug, Default)]
 struct State {
     idle: Vec<Seat>,
-    /// Processes that each caller holds.
+    /// Number of processes that each caller occupies.
     lent: HashMap<i64, usize>,
-    /// Jobs that wait, the oldest first.
+    /// Waiting jobs, oldest first.
     waiting: Vec<Waiting>,
-    /// When callers who wait had a process last, as a place in the order of all loans.
+    /// When each waiting caller last got a process, as a number in the order of all loans.
     served: HashMap<i64, u64>,
     loans: u64,
     tickets: u64,
@@ -55,7 +56,7 @@ struct Waiting {
     caller: i64,
 }
 
-/// A process, or the place for a new one, until it is dropped.
+/// A borrowed process, or the slot for a new one, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Lent<'p> {
     pool: &'p Pool,
@@ -64,7 +65,7 @@ pub(super) struct Lent<'p> {
 }
 
 impl Pool {
-    /// A pool of `most` processes, of which one caller holds at most half.
+    /// Creates a pool of `most` processes, of which one caller may occupy half.
     pub(super) fn new(most: usize) -> Self {
         Self {
             most,
@@ -74,7 +75,7 @@ impl Pool {
         }
     }
 
-    /// Waits for a process until a moment; one that has the content is preferred.
+    /// Waits for a process until a deadline; prefers one that has the content.
     pub(super) fn lend(
         &self,
         caller: i64,
@@ -92,7 +93,7 @@ impl Pool {
                 break;
             }
             let Some(left) = until.checked_duration_since(Instant::now()) else {
-                let reason = "every process that reads such input has been busy for too long";
+                let reason = "all processes that parse such input were busy for too long";
                 let reason = reason.to_owned();
                 return self.leave(state, ticket, ParserError::Busy { reason });
             };
@@ -112,14 +113,14 @@ impl Pool {
         })
     }
 
-    /// Has all who wait look again.
+    /// Wakes all waiting jobs, so that they check their state.
     pub(super) fn wake(&self) {
-        // Under the lock nobody is between a look and the wait.
+        // Taking the lock ensures that no job is between its check and its wait.
         drop(self.state());
         self.changed.notify_all();
     }
 
-    /// How many jobs wait and how many run.
+    /// Returns the number of waiting and of running jobs.
     pub(super) fn activity(&self) -> (usize, usize) {
         let state = self.state();
         (state.waiting.len(), state.lent.values().sum())
@@ -152,7 +153,7 @@ impl State {
                 self.waiting.len()
             };
             let reason =
-                format!("{waiting} inputs wait for a process that reads them, as many as may wait");
+                format!("the queue for processes that parse such input is full: {waiting} inputs are waiting");
             return Err(ParserError::Busy { reason });
         }
         self.tickets += 1;
@@ -161,7 +162,7 @@ impl State {
         Ok(ticket)
     }
 
-    /// The ticket that has the next process: of the caller that was served the longest time ago.
+    /// Returns the ticket that gets the next process: of the caller that was served longest ago.
     fn next(&self, most: usize, each: usize) -> Option<u64> {
         if self.lent.values().sum::<usize>() >= most {
             return None;
@@ -197,7 +198,7 @@ impl State {
 }
 
 impl Seat {
-    /// A process that has just started.
+    /// Wraps a process that was just started.
     pub(super) fn new(process: Process) -> Self {
         Self {
             process,
@@ -205,7 +206,7 @@ impl Seat {
         }
     }
 
-    /// Notes that the process was given a content.
+    /// Records that the process was sent a content.
     pub(super) fn keeps(&mut self, content: ContentId) {
         self.contents.retain(|known| *known != content);
         if self.contents.len() == REMEMBERED {
@@ -216,12 +217,12 @@ impl Seat {
 }
 
 impl Lent<'_> {
-    /// Takes the process, if there is one already. One that is not given back is ended.
+    /// Takes the process, if the slot has one. A process that is not returned is ended.
     pub(super) fn take(&mut self) -> Option<Seat> {
         self.seat.take()
     }
 
-    /// Keeps it for the next job.
+    /// Returns the process to the pool for the next job.
     pub(super) fn give_back(mut self, seat: Seat) {
         self.seat = Some(seat);
     }

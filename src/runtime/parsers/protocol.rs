@@ -1,6 +1,7 @@
-//! What such a process and its parent say to each other: heads with the lengths of what follows them.
+//! The messages between a parser process and its parent: heads with the lengths of the data that
+//! follow.
 //!
-//! Invariant: the parent believes no length of an answer beyond [`MAX_ANSWER`].
+//! Invariant: the parent rejects an answer with a length beyond [`MAX_ANSWER`].
 
 use std::borrow::Cow;
 use std::io::{self, Read};
@@ -9,43 +10,44 @@ use serde::{Deserialize, Serialize};
 
 use super::job::ContentId;
 
-/// Longest answer, in bytes: the tensor of the largest picture that is decoded, as float32 of four channels.
+/// Maximum size of an answer, in bytes: the tensor of the largest image, as float32 with four
+/// channels.
 const MAX_ANSWER: usize = 512 << 20;
 
 /// The head of a job.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Asked<'a> {
-    /// The work's name.
+    /// Name of the work.
     pub(super) work: Cow<'a, str>,
-    /// The content that the job needs.
+    /// Id of the content that the job needs.
     pub(super) id: Option<ContentId>,
-    /// Bytes of what is asked.
+    /// Size of the request, in bytes.
     pub(super) ask: usize,
-    /// Bytes of the content, if it is sent.
+    /// Size of the content, in bytes, if it is sent.
     pub(super) content: Option<usize>,
-    /// Bytes beside it.
+    /// Size of the binary data, in bytes.
     pub(super) payload: usize,
-    /// Bytes of memory that the job may take.
+    /// Maximum memory of the job, in bytes.
     pub(super) memory: u64,
 }
 
 /// The head of an answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answered {
-    /// The process does not have the content: ask again with it.
+    /// The process does not have the content: send the job again with it.
     Unknown,
     /// The work is done.
     Done {
-        /// Bytes of the answer.
+        /// Size of the answer, in bytes.
         head: usize,
-        /// Bytes beside it.
+        /// Size of the binary data, in bytes.
         payload: usize,
     },
     /// The work panicked.
     Panicked(String),
 }
 
-/// Receives a part of a length.
+/// Receives a part of this length.
 pub(super) fn part(stream: &mut (impl Read + ?Sized), length: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let reserved = bytes.try_reserve_exact(length);
@@ -57,7 +59,7 @@ pub(super) fn part(stream: &mut (impl Read + ?Sized), length: usize) -> io::Resu
     Ok(bytes)
 }
 
-/// Receives a part of an answer.
+/// Receives a part of an answer; fails if it is too long.
 pub(super) fn answer_part(stream: &mut (impl Read + ?Sized), length: usize) -> io::Result<Vec<u8>> {
     if length > MAX_ANSWER {
         return Err(io::ErrorKind::InvalidData.into());

@@ -1,9 +1,9 @@
-//! The two ends of the channel between a process of this program and its parent.
+//! The channel between a child process of this program and its parent.
 //!
-//! On Unix it is a socket pair, one end being the worker's standard input: read and written, with a
-//! time limit on both. Elsewhere it is the pair of standard pipes, without a time limit.
-//! Another thread can cut the channel, which ends a wait for the worker (on Unix).
-//! Whatever a library prints there goes neither into the channel nor to the terminal on Unix.
+//! On Unix it is a socket pair whose child end is standard input; reads and writes have a timeout.
+//! Elsewhere it is a pair of standard pipes without a timeout. On Unix another thread can cut the
+//! channel, which ends a pending wait. Output that a library prints goes neither into the channel
+//! nor, on Unix, to the terminal.
 
 #[cfg(not(unix))]
 pub(super) use pipes::{Channel, Cut, connect, join, set_time_limit};
@@ -21,10 +21,10 @@ mod socket {
     use std::process::{Child, Command, Stdio};
     use std::time::Duration;
 
-    /// One end; it can be cloned, read and written.
+    /// One end of the channel.
     pub(in crate::runtime::process) type Channel = UnixStream;
 
-    /// Limits the time of each wait for the other end, to be read from or to take what is written.
+    /// Sets the timeout of each read and write.
     pub(in crate::runtime::process) fn set_time_limit(
         channel: &Channel,
         limit: Option<Duration>,
@@ -33,7 +33,7 @@ mod socket {
         channel.set_write_timeout(limit)
     }
 
-    /// What cuts a channel from another thread.
+    /// A handle that cuts a channel from another thread.
     #[derive(Debug)]
     pub(in crate::runtime::process) struct Cut(UnixStream);
 
@@ -42,14 +42,15 @@ mod socket {
             channel.try_clone().map(Self)
         }
 
-        /// Both ends see the end of the channel, even if somebody else holds a copy of the other one.
+        /// Both ends see the end of the channel, even if another process holds a copy of the other
+        /// one.
         pub(in crate::runtime::process) fn cut(&self) {
             // It fails only if the other end is gone already.
             let _ = self.0.shutdown(Shutdown::Both);
         }
     }
 
-    /// Starts the command with the other end of a new channel. What it prints goes to the returned
+    /// Starts the command with the other end of a new channel. Its output goes to the returned
     /// pipe.
     pub(in crate::runtime::process) fn connect(
         command: &mut Command,
@@ -61,7 +62,8 @@ mod socket {
             .stdout(print.try_clone()?)
             .stderr(print)
             .spawn()?;
-        // The command keeps copies of the pipe's end: with it gone, only the child holds one.
+        // The command holds copies of the pipe's end. Dropping it leaves the child as the only
+        // holder.
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -69,18 +71,18 @@ mod socket {
         Ok((child, ours, Box::new(printed)))
     }
 
-    /// The worker's end.
+    /// Returns the child's end.
     pub(in crate::runtime::process) fn join() -> io::Result<(Channel, Channel)> {
         let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         Ok((stream.try_clone()?, stream))
     }
 
-    /// Waits until the other end is gone, whatever comes through the channel meanwhile.
+    /// Waits until the other end is closed, and ignores data in the channel.
     #[cfg(target_os = "linux")]
     pub(in crate::runtime::process) fn wait_for_end(channel: &Channel) {
         use nix::errno::Errno;
         use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-        // Asked for nothing, the system tells of the end alone.
+        // Without requested events, `poll` reports only the end.
         let mut ends = [PollFd::new(channel.as_fd(), PollFlags::empty())];
         while poll(&mut ends, PollTimeout::NONE) == Err(Errno::EINTR) {}
     }
@@ -99,7 +101,7 @@ mod pipes {
         to: ChildStdin,
     }
 
-    /// A pipe cannot be cut: it ends with the worker's process.
+    /// A pipe cannot be cut: it ends with the child process.
     #[derive(Debug)]
     pub(in crate::runtime::process) struct Cut;
 
@@ -111,7 +113,7 @@ mod pipes {
         pub(in crate::runtime::process) fn cut(&self) {}
     }
 
-    /// A pipe has no time limit.
+    /// Pipes have no timeout.
     pub(in crate::runtime::process) fn set_time_limit(
         _: &Channel,
         _: Option<Duration>,

@@ -1,6 +1,6 @@
-//! The side of a process that works for another one: takes requests until its parent is gone.
+//! The child's side of a process: confines itself, and reads requests until its parent exits.
 //!
-//! Invariant: the process ends when its parent does, even in the middle of its work.
+//! Invariant: the process ends when its parent does, even during a request.
 
 use std::io::{self, BufReader, Read, Write};
 
@@ -12,10 +12,11 @@ use super::{Told, channel, frame};
 /// Reads one request from the channel.
 pub type Next<R> = fn(&mut dyn Read) -> io::Result<R>;
 
-/// What the parent told first, and what confines this process since: an error says why it is not confined as the parent
-/// demands. `allowed` works out what it may use, while it can still look at everything.
+/// Receives the setup from the parent and confines this process. Returns the setup and the sandbox
+/// in force, or the reason why the required confinement failed. `allowed` computes the permissions
+/// while the process can still read everything.
 ///
-/// To be called before [`requests`], and before anything of others is read.
+/// Call this before [`requests`], and before reading untrusted data.
 pub fn confined<S: DeserializeOwned>(
     allowed: impl FnOnce(&S) -> Allowed,
 ) -> io::Result<(S, Result<Sandbox, String>)> {
@@ -27,11 +28,11 @@ pub fn confined<S: DeserializeOwned>(
     Ok((told.setup, sandbox::enter(told.mode, &allowed)))
 }
 
-/// What the parent at the other end of standard input asks, and where answers go. Once the parent is
-/// gone, or talks nonsense, the process ends: whatever it does is of no use to anybody.
+/// Returns the requests of the parent at the other end of standard input, and the writer for
+/// answers. The process exits when the parent is gone or sends an invalid request.
 ///
-/// Requests are read by the thread that answers: a hop to another thread would cost as much as a small
-/// model's run. Another thread only waits for the parent's end.
+/// The answering thread also reads the requests: a switch to another thread would cost as much as a
+/// run of a small model. Another thread only waits for the parent's end.
 #[cfg(target_os = "linux")]
 pub fn requests<R>(next: Next<R>) -> io::Result<(impl Iterator<Item = R>, impl Write)> {
     let (from_parent, to_parent) = channel::join()?;
@@ -47,10 +48,10 @@ pub fn requests<R>(next: Next<R>) -> io::Result<(impl Iterator<Item = R>, impl W
     Ok((requests, to_parent))
 }
 
-/// What the parent at the other end of standard input asks, and where answers go. Once the parent is
-/// gone, or talks nonsense, the process ends: whatever it does is of no use to anybody.
+/// Returns the requests of the parent at the other end of standard input, and the writer for
+/// answers. The process exits when the parent is gone or sends an invalid request.
 ///
-/// Requests are read by a thread that so also sees the parent's end.
+/// A separate thread reads the requests, so that it notices the parent's end.
 #[cfg(not(target_os = "linux"))]
 pub fn requests<R: Send + 'static>(
     next: Next<R>,
@@ -75,18 +76,18 @@ fn end() -> ! {
     std::process::exit(0)
 }
 
-/// What a panic that was caught says.
+/// Returns the message of a caught panic.
 pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("no message")
 }
 
-/// Holds the memory of this process to `bytes`. A limit that cannot be set is none: the parent's time
-/// limit and the system remain.
+/// Limits the memory of this process to `bytes`. A limit that cannot be set is ignored: the
+/// parent's timeout and the system's limits remain.
 ///
-/// On Linux what the process has written or may write counts, and neither the code of libraries, nor
-/// mapped model files, nor address space that is only reserved. Elsewhere all of that does.
+/// On Linux, only memory that the process may write counts, not code of libraries, mapped model
+/// files, or reserved address space. Elsewhere all of that counts.
 #[cfg(unix)]
 pub fn limit_memory(bytes: u64) {
     use nix::sys::resource::{Resource, setrlimit};
@@ -100,9 +101,9 @@ pub fn limit_memory(bytes: u64) {
 #[cfg(not(unix))]
 pub fn limit_memory(_: u64) {}
 
-/// Limits the memory that this process may take from now on to `bytes`. The next call sets another
-/// limit. Where the system does not tell what the process has, nothing is limited, and the parent's time
-/// limit remains.
+/// Limits the memory that this process may allocate from now on to `bytes`. The next call replaces
+/// the limit. Without information about current memory, nothing is limited and the parent's timeout
+/// remains.
 #[cfg(target_os = "linux")]
 pub fn limit_further_memory(bytes: u64) {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -113,11 +114,11 @@ pub fn limit_further_memory(bytes: u64) {
     let _ = setrlimit(Resource::RLIMIT_DATA, limit, most);
 }
 
-/// Limits nothing: the parent's time limit remains.
+/// Does nothing on this system: the parent's timeout remains.
 #[cfg(not(target_os = "linux"))]
 pub fn limit_further_memory(_: u64) {}
 
-/// Bytes that count for `RLIMIT_DATA` now.
+/// Returns the bytes that currently count toward `RLIMIT_DATA`.
 #[cfg(target_os = "linux")]
 fn data_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;

@@ -1,24 +1,25 @@
-//! Frames: how anything that serde knows goes through a channel.
+//! Frames: the wire format of messages that go through a channel.
 //!
-//! A frame begins with the length of a JSON head (u32, little endian) and the head; what follows is a
-//! matter of who sends it. Both ends are the same binary, so the format carries no version. Invariant:
-//! nothing is allocated by a length that was not held against a limit.
+//! A frame begins with the length of a JSON head (u32, little endian) and the head. The protocol
+//! defines what follows. Both ends are the same binary, so the format has no version. Invariant: a
+//! length is checked against a limit before memory is allocated for it.
 
 use std::io::{self, Read, Write};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Longest head, in bytes.
+/// Maximum size of a head, in bytes.
 pub const MAX_HEAD: usize = 16 << 20;
 
-/// Heads and parts up to this size are sent in one piece; larger parts from where they are.
+/// Maximum size of heads and parts that are copied into one piece, in bytes. Larger parts are sent
+/// without copying.
 const PIECE: usize = 8 << 10;
 
-/// Bytes of the length before a head.
+/// Size of the length before a head, in bytes.
 const LENGTH: usize = size_of::<u32>();
 
-/// A head as it is sent.
+/// Encodes a head with its length.
 fn framed(head: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut frame = vec![0; LENGTH];
     serde_json::to_writer(&mut frame, head)?;
@@ -32,7 +33,7 @@ pub fn send(stream: &mut impl Write, head: &impl Serialize) -> io::Result<()> {
     send_with(stream, head, [])
 }
 
-/// Sends a head and the bytes that it tells of.
+/// Sends a head and the bytes that it announces.
 pub fn send_with<'p>(
     stream: &mut (impl Write + ?Sized),
     head: &impl Serialize,

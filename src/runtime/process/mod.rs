@@ -1,9 +1,12 @@
-//! A process that works for this one: how it starts, is asked, and is ended from any thread, what is
-//! left to say of it; and its own side, which confines itself and takes requests until its parent is gone.
+//! Child processes of this program: starting them, exchanging messages, ending them from any
+//! thread, and describing how they ended.
 //!
-//! Invariant: a [`Process`] that is dropped has ended and was waited for; a [`Stopper`] never signals
-//! another process, because the number of a process is free only after it was waited for, and the
-//! handle that waits is the one that signals. Knows nothing of what is said through the channel.
+//! Workers (models) and parsers (untrusted input) are built on it. The module `child` is the
+//! child's own side.
+//!
+//! Invariant: a dropped [`Process`] has ended and was waited for. A [`Stopper`] never signals
+//! another process: the process id is reused only after the wait, and the waiting handle is the one
+//! that signals. The module knows nothing of the messages.
 
 mod channel;
 mod child;
@@ -24,19 +27,19 @@ use serde::{Deserialize, Serialize};
 
 pub use child::{Next, confined, limit_further_memory, limit_memory, panic_text, requests};
 
-/// The argument that makes the binary a worker. What for stands in the argument after it; without one
-/// it runs models.
+/// The argument that starts the binary as a child process. The next argument names its work;
+/// without one it runs models.
 pub const ARGUMENT: &str = "worker";
 
-/// How much of what a worker prints is kept, in bytes.
+/// Maximum output of a child that is kept, in bytes.
 const PRINTED: usize = 8 << 10;
 
-/// How long a process that has closed its channel may take to end by itself. A dump of a large
-/// process takes seconds.
+/// Maximum time for a process to end after it closed its channel. A core dump of a large process
+/// takes seconds.
 const TO_END: Duration = Duration::from_secs(30);
 
-/// Variables that a process gets of this one's environment, which may hold secrets: how memory is allocated, how many
-/// threads there are, where libraries are, and on Windows what every program needs.
+/// Environment variables that a child inherits; all others may hold secrets. They configure memory
+/// allocation, threads and library paths, and on Windows what every program needs.
 const VARIABLES: &[&str] = &[
     "DYLD_LIBRARY_PATH",
     "LD_LIBRARY_PATH",
@@ -51,53 +54,54 @@ const VARIABLES: &[&str] = &[
 ];
 const WINDOWS_VARIABLES: &[&str] = &["PATH", "SystemRoot", "TEMP", "TMP", "windir"];
 
-/// Beginnings of the names of variables that drivers of devices look at.
+/// Prefixes of variables that drivers of devices read.
 const DEVICE_VARIABLES: &[&str] = &["ADSP_", "MESA_", "QNN_", "VK_"];
 
-/// What a process is started for, besides its command.
+/// The purpose and permissions of a child process.
 pub struct Purpose<'a, S> {
-    /// Told before anything else.
+    /// The setup, sent as the first message.
     pub setup: &'a S,
-    /// What it may use, where the command that starts it confines it; elsewhere it works that out of `setup` itself.
+    /// Computes the permissions, if the starting command confines the process. Elsewhere the
+    /// process computes them from `setup`.
     pub allowed: &'a dyn Fn() -> Allowed,
-    /// Whether it may use devices, whose drivers look at variables of their own.
+    /// `true` if it may use devices, whose drivers read variables of their own.
     pub devices: bool,
-    /// The folder for its temporary files.
+    /// Folder for its temporary files.
     pub scratch: Option<&'a Path>,
 }
 
-/// The first thing that a process is told.
+/// The first message to a child process.
 #[derive(Debug, Serialize, Deserialize)]
 struct Told<S> {
     mode: Mode,
     setup: S,
 }
 
-/// A running worker.
+/// A running child process.
 #[derive(Debug)]
 pub struct Process {
     handle: Arc<Handle>,
     channel: BufReader<Channel>,
-    /// The time limit that the channel has now.
+    /// The current timeout of the channel.
     applied: Option<Duration>,
     printed: Arc<Mutex<VecDeque<u8>>>,
     reader: Option<JoinHandle<()>>,
 }
 
-/// Ends a worker's process from any thread; its owner then sees the end of the channel.
+/// Ends a child process from any thread; its owner then sees the end of the channel.
 #[derive(Debug, Clone)]
 pub struct Stopper(Arc<Handle>);
 
 #[derive(Debug)]
 struct Handle {
     id: u32,
-    /// Held for single calls that do not block, never while waiting.
+    /// Locked only for calls that do not block.
     child: Mutex<Child>,
     cut: Cut,
 }
 
 impl Process {
-    /// Starts a command that calls [`confined`], in an environment of its own.
+    /// Starts a command that calls [`confined`], with a reduced environment.
     pub fn start<S: Serialize>(mut command: Command, purpose: &Purpose<'_, S>) -> io::Result<Self> {
         clear_environment(&mut command, purpose.devices, purpose.scratch);
         let mode = Mode::chosen();
@@ -109,7 +113,7 @@ impl Process {
             mode,
             setup: purpose.setup,
         };
-        // If it has ended already, the first request will say how.
+        // If it has ended already, the first request reports how.
         let _ = frame::send(process.channel.get_mut(), &told);
         Ok(process)
     }
@@ -119,7 +123,7 @@ impl Process {
         let cut = match Cut::of(&channel) {
             Ok(cut) => cut,
             Err(error) => {
-                // Without a handle it would be left behind.
+                // Without a handle the process would be orphaned.
                 let _ = child.kill();
                 let _ = child.wait();
                 return Err(error);
@@ -140,8 +144,8 @@ impl Process {
         })
     }
 
-    /// The channel to it, with what was received of it and not read yet. Each wait for the process, to be read from or to take what is written, ends
-    /// with an error after this time (on Unix).
+    /// Returns the channel, with received bytes that are not read yet. Each read and write fails
+    /// after the timeout (on Unix).
     pub fn channel(
         &mut self,
         limit: Option<Duration>,
@@ -153,8 +157,8 @@ impl Process {
         Ok(&mut self.channel)
     }
 
-    /// Ends it after an exchange through its channel failed, and tells why that failed; `None` if it
-    /// took too long.
+    /// Ends the process after a failed exchange, and returns the reason of the failure; `None` for
+    /// a timeout.
     pub fn end_after(&mut self, error: &io::Error) -> Option<String> {
         let reason = match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => None,
@@ -162,45 +166,47 @@ impl Process {
             | io::ErrorKind::BrokenPipe
             | io::ErrorKind::ConnectionReset => Some(self.last_words()),
             io::ErrorKind::OutOfMemory => {
-                Some("there is no memory for its outputs, and it was stopped".to_owned())
+                Some("not enough memory for its outputs, so it was stopped".to_owned())
             }
             _ => Some(format!(
-                "it gave an answer that cannot be read ({error}), and was stopped"
+                "it returned an invalid answer ({error}), so it was stopped"
             )),
         };
         self.stop();
         reason
     }
 
-    /// Its number.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.handle.id
     }
 
-    /// What ends it from another thread.
+    /// Returns a handle that ends the process from another thread.
     pub fn stopper(&self) -> Stopper {
         Stopper(Arc::clone(&self.handle))
     }
 
-    /// How it ended, and the last line it printed. The channel is closed: it is about to end.
+    /// Describes how the process ended, with the last line it printed. The channel is closed, so
+    /// the process is about to end.
     fn last_words(&mut self) -> String {
         let ended = match self.handle.wait(TO_END) {
             Ok(Some(status)) => describe(status),
             Ok(None) => {
                 self.stop();
-                "it closed its channel without ending, and was stopped".to_owned()
+                "it closed its channel without exiting, so it was stopped".to_owned()
             }
-            Err(error) => format!("its end is unknown: {error}"),
+            Err(error) => format!("its exit status is unknown: {error}"),
         };
         if let Some(reader) = self.reader.take() {
-            // A reader of a pipe whose writers are gone ends; a panic of it would lose only a hint.
+            // The reader ends when the pipe's writers are gone. A panic of it would lose only a
+            // hint.
             let _ = reader.join();
         }
         let printed = {
             let mut bytes = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
             String::from_utf8_lossy(bytes.make_contiguous()).into_owned()
         };
-        // What is added on how to see more of a panic, or why there is no more, is not for the user.
+        // Lines about backtraces, which Rust adds to a panic, are not for the user.
         let adds = ["note: run with `RUST", "skipping backtrace printing"];
         let tells = |line: &&str| {
             let line = line.trim();
@@ -212,11 +218,11 @@ impl Process {
         }
     }
 
-    /// Ends it and waits for its end.
+    /// Ends the process and waits for it.
     pub fn stop(&mut self) {
         self.handle.kill();
         let mut child = self.handle.lock();
-        // A killed process ends: the wait is for the system alone.
+        // A killed process ends soon.
         let _ = child.wait();
     }
 }
@@ -228,7 +234,7 @@ impl Drop for Process {
 }
 
 impl Stopper {
-    /// Ends the process, if it has not ended yet.
+    /// Ends the process, unless it has ended already.
     pub fn stop(&self) {
         self.0.kill();
         self.0.cut.cut();
@@ -241,12 +247,12 @@ impl Handle {
     }
 
     fn kill(&self) {
-        // It may have ended by itself, and then there is nothing to end: the standard library does
-        // not signal a process that was waited for.
+        // It may have ended by itself. The standard library does not signal a process that was
+        // waited for.
         let _ = self.lock().kill();
     }
 
-    /// Waits for the end, leaving the process to others between looks.
+    /// Waits for the end; releases the lock between checks.
     fn wait(&self, limit: Duration) -> io::Result<Option<ExitStatus>> {
         let start = Instant::now();
         let mut pause = Duration::from_micros(50);
@@ -263,7 +269,8 @@ impl Handle {
     }
 }
 
-/// Leaves a command the variables that were set for it, and those that are no secrets.
+/// Removes all variables from a command's environment, except those set for it and those that hold
+/// no secrets.
 fn clear_environment(command: &mut Command, devices: bool, scratch: Option<&Path>) {
     let set: Vec<_> = command
         .get_envs()
@@ -284,7 +291,7 @@ fn clear_environment(command: &mut Command, devices: bool, scratch: Option<&Path
     }
 }
 
-/// Reads what a worker prints to its end and keeps the last [`PRINTED`] bytes.
+/// Reads the output of a child to its end and keeps the last [`PRINTED`] bytes.
 fn keep_tail(mut printed: Box<dyn Read + Send>) -> (Arc<Mutex<VecDeque<u8>>>, JoinHandle<()>) {
     let tail = Arc::new(Mutex::new(VecDeque::new()));
     let kept = Arc::clone(&tail);
@@ -306,7 +313,7 @@ fn describe(status: ExitStatus) -> String {
     let meaning = match status.signal() {
         None => return format!("it ended with {status}"),
         Some(4) => "illegal instruction: the library was built for another processor",
-        Some(6) => "abort: the library gave up, or memory ran out",
+        Some(6) => "abort: the library detected an error, or memory ran out",
         Some(7 | 10) => "bus error: the model file changed while it was read, or the disk failed",
         Some(8) => "arithmetic fault",
         Some(9) => "killed: most likely the system ran out of memory",

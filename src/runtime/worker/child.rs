@@ -1,6 +1,6 @@
-//! The worker's side: takes requests until the parent is gone.
+//! The worker's side: serves requests of the parent until the parent exits.
 //!
-//! Invariant: a request is answered, whatever a model does short of ending the process.
+//! Invariant: every request is answered, unless the model ends the process.
 
 use std::io::{ErrorKind, Read, copy, sink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +17,7 @@ use crate::source::bounds;
 use crate::tensor::Tensor;
 use crate::tensor::limit::in_units;
 
-/// Serves the parent at the other end of standard input until it is gone.
+/// Serves the parent at the other end of standard input until it exits.
 pub fn serve() -> std::io::Result<()> {
     let (_, sandbox) = confined(Setup::prepare)?;
     let (requests, mut to_parent) = requests(next)?;
@@ -39,7 +39,7 @@ pub fn serve() -> std::io::Result<()> {
 
 type Asked = (Request, Result<Vec<Tensor>, NoMemory>);
 
-/// There is no memory for tensors of so many bytes.
+/// The memory for tensors of this size, in bytes, is unavailable.
 struct NoMemory(u64);
 
 fn next(stream: &mut dyn Read) -> std::io::Result<Asked> {
@@ -48,7 +48,7 @@ fn next(stream: &mut dyn Read) -> std::io::Result<Asked> {
         return Ok((request, Ok(Vec::new())));
     };
     let size = TensorHead::bytes(heads)?;
-    // Read in one piece or not at all: what follows in the stream is the next request.
+    // The tensors are read completely even on failure: the next request follows them in the stream.
     let mut from_tensors = stream.take(size);
     let tensors = match receive_tensors(&mut from_tensors, heads.clone()) {
         Err(error) if error.kind() == ErrorKind::OutOfMemory => {
@@ -73,7 +73,7 @@ impl State {
         Reply::Failed(EngineError::Run {
             engine: self.engine.clone(),
             operator: None,
-            reason: format!("there is no memory for its inputs, {}", in_units(bytes)),
+            reason: format!("not enough memory for its inputs, {}", in_units(bytes)),
         })
     }
 
@@ -109,7 +109,7 @@ impl State {
                     limit_memory(bytes);
                 }
                 self.engine.clone_from(&engine);
-                // The parent has judged it.
+                // The parent has already checked the limits.
                 bounds::choose(&request.model);
                 let start = Instant::now();
                 self.session = Some(named(&engine)?.load(&request)?);
@@ -172,7 +172,7 @@ fn not_confined(reason: &str) -> EngineError {
 fn named(name: &str) -> Result<&'static dyn Engine, EngineError> {
     engine(name).ok_or_else(|| EngineError::Unavailable {
         what: format!("the engine `{name}`"),
-        reason: "this build does not have it".to_owned(),
+        reason: "this build does not include it".to_owned(),
         help: "choose another engine".to_owned(),
     })
 }

@@ -1,8 +1,11 @@
-//! Sessions in a process of their own: their crash, hang or greed is survived and reported.
+//! Worker processes: sessions that run in a process of their own, so that a crash, hang or
+//! excessive memory use is survived and reported.
 //!
-//! The binary is started again as a worker; tensors go through a socket. Invariant: a [`Worker`]
-//! that is dropped leaves no process behind, and a dead worker gives [`EngineError::Died`], with the
-//! reason as far as the system tells it; what a limit ended gives [`EngineError::Limit`].
+//! The binary is started again as a worker. Requests and tensors go through a socket.
+//!
+//! Invariant: dropping a [`Worker`] ends its process. A crashed worker returns
+//! [`EngineError::Died`] with the reason that the system reports; a worker that exceeded a limit
+//! returns [`EngineError::Limit`].
 
 mod child;
 mod protocol;
@@ -27,35 +30,35 @@ use crate::tensor::limit::{Limit, MemoryLimit, tells_shortage};
 use protocol::{Reply, Request, TensorHead, receive_tensors, send};
 use setup::Setup;
 
-/// Settings of glibc's allocator: blocks from which size on go back to the system at once, and how much
-/// of smaller ones is kept. Other systems do not look at them.
+/// Environment variables for glibc's allocator: the block size from which freed memory returns to
+/// the system at once, and how much of smaller blocks is retained. Other systems ignore them.
 type Allocator = [(&'static str, &'static str); 2];
 
-/// By itself glibc keeps as much freed memory as the largest block that was freed: with weights that
-/// come and go while a model is loaded, that is as much again as they take.
+/// By default, glibc retains as much freed memory as the largest block that was freed. For weights
+/// that are temporary while a model is loaded, that doubles the memory.
 const FOR_LARGE_WEIGHTS: Allocator = [
     ("MALLOC_MMAP_THRESHOLD_", "4194304"),
     ("MALLOC_TRIM_THRESHOLD_", "67108864"),
 ];
 
-/// Tensors between nodes are allocated in every run. What comes from the system each time costs a page
-/// fault every 4 KiB: 13 ms instead of 4.8 ms for a sum of two matrices of 16 MB.
+/// Tensors between nodes are allocated in every run. Memory that comes from the system each time
+/// costs a page fault every 4 KiB: 13 ms instead of 4.8 ms for a sum of two matrices of 16 MB.
 const FOR_LARGE_TENSORS: Allocator = [
     ("MALLOC_MMAP_THRESHOLD_", "33554432"),
     ("MALLOC_TRIM_THRESHOLD_", "268435456"),
 ];
 
-/// Weights of which a second copy would hurt, in bytes.
+/// Size of weights from which a second copy should be avoided, in bytes.
 const LARGE_WEIGHTS: u64 = 128 << 20;
 
-/// How workers are started.
+/// Settings for starting workers.
 #[derive(Debug, Clone)]
 pub struct Launcher {
-    /// The `pkgtool` binary.
+    /// Path of the `pkgtool` binary.
     pub program: PathBuf,
-    /// Longest time a load or a run may take.
+    /// Maximum time of a load or run.
     pub timeout: Option<Duration>,
-    /// Most memory a worker may take.
+    /// Maximum memory of a worker.
     pub memory_limit: Option<MemoryLimit>,
 }
 
@@ -63,20 +66,20 @@ pub struct Launcher {
 #[derive(Debug)]
 pub struct Worker {
     process: Process,
-    /// Its temporary files, until it has ended.
+    /// Folder for its temporary files, deleted after the process has ended.
     _scratch: Option<TempDir>,
     engine: String,
     timeout: Option<Duration>,
     memory_limit: Option<Limit>,
     load_time: Duration,
-    /// What the worker keeps as inputs, where that is known.
+    /// The inputs that the worker currently has, if known.
     kept: Option<Vec<Tensor>>,
-    /// How the next run is to begin: it is told with that run.
+    /// The state with which the next run begins, sent with that run.
     begins: Begins,
 }
 
 impl Launcher {
-    /// Workers of this very binary, without limits.
+    /// Returns a launcher for this binary, without limits.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             program: std::env::current_exe()?,
@@ -92,7 +95,7 @@ impl Launcher {
         Ok(worker)
     }
 
-    /// What an engine's library has for parts of models, told by a worker.
+    /// Asks a worker which backends an engine's library contains.
     pub fn backends(&self, engine: &str) -> Result<Vec<NativeBackend>, EngineError> {
         let mut worker = self.start_for(Setup::of_library(engine))?;
         let request = Request::Backends(engine.to_owned());
@@ -102,8 +105,8 @@ impl Launcher {
         }
     }
 
-    /// Starts a worker that is to load this model, and loads nothing yet: what may stop it can be
-    /// handed out before anything takes long.
+    /// Starts a worker for this model without loading it yet, so that its [`Stopper`] is available
+    /// before anything takes long.
     pub fn start(&self, engine: &str, request: &LoadRequest) -> Result<Worker, EngineError> {
         self.start_for(Setup::of(engine, request))
     }
@@ -112,7 +115,7 @@ impl Launcher {
         let start = |error: io::Error| EngineError::Unavailable {
             what: "a worker process".to_owned(),
             reason: error.to_string(),
-            help: format!("see whether {} can be started", self.program.display()),
+            help: format!("check whether {} can be started", self.program.display()),
         };
         let mut command = Command::new(&self.program);
         command.arg(process::ARGUMENT);
@@ -145,7 +148,7 @@ impl Launcher {
 }
 
 impl Worker {
-    /// Time the engine took to load the model.
+    /// Returns the time that the engine took to load the model.
     pub fn load_time(&self) -> Duration {
         self.load_time
     }
@@ -166,30 +169,29 @@ impl Worker {
         }
     }
 
-    /// What ends its process from another thread, whatever this one waits for.
+    /// Returns a handle that ends the process from another thread.
     pub fn stopper(&self) -> Stopper {
         self.process.stopper()
     }
 
-    /// The number of its process.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// Sets the longest time of what is asked from now on.
+    /// Sets the maximum time of later requests.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
     }
 
-    /// Sets the inputs that [`Worker::repeat`] runs with; they are sent only if they are others than
-    /// before.
+    /// Sets the inputs for [`Worker::repeat`]. They are sent only if they changed.
     pub fn set_inputs(&mut self, inputs: &[Tensor]) -> Result<(), EngineError> {
         if self.kept.as_deref() == Some(inputs) {
             return Ok(());
         }
         self.kept = None;
         let request = Request::Inputs(TensorHead::of(inputs));
-        match self.ask(&request, inputs, "taking its inputs")?.0 {
+        match self.ask(&request, inputs, "receiving its inputs")?.0 {
             Reply::Kept => {
                 self.kept = Some(inputs.to_vec());
                 Ok(())
@@ -198,15 +200,15 @@ impl Worker {
         }
     }
 
-    /// Runs with the inputs of the last run, or set since then, `runs` times or until `time` has passed, at least once, and
-    /// gives the time of each run.
+    /// Runs `runs` times or until `time` has passed, at least once, and returns the time of each
+    /// run. The inputs are those of the last run or of [`Worker::set_inputs`].
     pub fn repeat(&mut self, runs: u64, time: Duration) -> Result<Vec<Duration>, EngineError> {
         let request = Request::Repeat {
             begins: self.begins.clone(),
             runs,
             nanoseconds: u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
         };
-        // The limit is for one run: the last one begins before the time is over.
+        // The limit applies to one run, and the last run begins before the time is over.
         let limit = self.timeout.map(|one| {
             let runs = u32::try_from(runs).unwrap_or(u32::MAX);
             one.saturating_mul(runs).min(time.saturating_add(one))
@@ -220,17 +222,17 @@ impl Worker {
         }
     }
 
-    /// The sandbox of its process.
+    /// Returns the sandbox of the process.
     pub fn sandbox(&mut self) -> Option<Sandbox> {
-        match self.ask(&Request::Sandbox, &[], "telling its sandbox") {
+        match self.ask(&Request::Sandbox, &[], "reporting its sandbox") {
             Ok((Reply::Sandbox(sandbox), _)) => Some(sandbox),
             _ => None,
         }
     }
 
-    /// The most memory the worker's process has held, in bytes, where the system tells.
+    /// Returns the peak memory of the worker's process, in bytes, if the system reports it.
     pub fn peak_memory(&mut self) -> Option<u64> {
-        match self.ask(&Request::PeakMemory, &[], "telling its memory") {
+        match self.ask(&Request::PeakMemory, &[], "reporting its memory") {
             Ok((Reply::PeakMemory(bytes), _)) => bytes,
             _ => None,
         }
@@ -275,11 +277,11 @@ impl Worker {
         Ok((reply, outputs))
     }
 
-    /// An error that says memory ran out is the limit's, if there is one.
+    /// Converts an out-of-memory error to the error of the memory limit, if there is one.
     fn by_limit(&mut self, error: EngineError, doing: &str) -> EngineError {
         match self.memory_limit {
             Some(limit) if tells_shortage(&error.to_string()) => {
-                // Nobody knows what a library makes of it when it runs again.
+                // The state of the library is undefined after it ran out of memory.
                 self.process.stop();
                 self.reached(limit, doing)
             }
@@ -301,9 +303,9 @@ impl Worker {
         };
         match self.memory_limit {
             Some(limit) if tells_shortage(&reason) => return self.reached(limit, doing),
-            // A library that does not look at what an allocator gives says nothing before it dies.
+            // A library that ignores failed allocations crashes without a message.
             Some(limit) if limit.is_chosen() && reason.starts_with("signal") => {
-                let _ = write!(reason, ", or it got no memory: it had {limit}");
+                let _ = write!(reason, ", or an allocation failed under {limit}");
             }
             _ => {}
         }
@@ -319,14 +321,14 @@ impl Worker {
         EngineError::Died {
             engine: self.engine.clone(),
             doing: "answering".to_owned(),
-            reason: format!("it gave an answer out of place: {reply:?}"),
+            reason: format!("unexpected answer: {reply:?}"),
         }
     }
 }
 
 impl Session for Worker {
     fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError> {
-        // The worker keeps them; a copy of them here would only take memory.
+        // The worker keeps the inputs; a copy here would waste memory.
         self.kept = None;
         let request = Request::Run {
             inputs: TensorHead::of(inputs),
@@ -334,7 +336,7 @@ impl Session for Worker {
         };
         match self.ask(&request, inputs, "running")? {
             (Reply::Ran { nanoseconds, .. }, outputs) => {
-                // Only now: after a failure the next run is to begin so still.
+                // Reset only on success: after a failure the next run must begin the same way.
                 self.begins = Begins::AsLeft;
                 Ok(Answer {
                     outputs,
@@ -352,7 +354,7 @@ impl Session for Worker {
     fn begin(&mut self, begins: Begins) -> Result<(), EngineError> {
         match begins {
             Begins::Cut(length) => return self.cut(length),
-            // What was said before and has not come to be stays true.
+            // An earlier request that has not taken effect yet stays valid.
             Begins::AsLeft if !matches!(self.begins, Begins::Lanes(_)) => {}
             begins => self.begins = begins,
         }
@@ -369,7 +371,7 @@ impl Session for Worker {
             return Err(EngineError::Run {
                 engine: self.engine.clone(),
                 operator: None,
-                reason: format!("there are no {length} positions to keep, but {held}"),
+                reason: format!("cannot keep {length} positions: only {held} exist"),
             });
         }
         if self.begins != Begins::Anew {
@@ -379,7 +381,7 @@ impl Session for Worker {
     }
 
     fn placement(&mut self) -> Placement {
-        match self.ask(&Request::Placement, &[], "telling its placement") {
+        match self.ask(&Request::Placement, &[], "reporting its placement") {
             Ok((Reply::Placement(placement), _)) => placement,
             _ => Placement::default(),
         }

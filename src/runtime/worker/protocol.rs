@@ -1,7 +1,7 @@
-//! What a worker process and its parent say to each other.
+//! The messages between a worker process and its parent.
 //!
-//! The head of a frame, then the bytes of the tensors that the head lists, in order. Invariant:
-//! nothing is allocated by a length that was not held against a limit.
+//! A message is the head of a frame, followed by the bytes of the tensors that the head lists, in
+//! order. Invariant: a length is checked against a limit before memory is allocated for it.
 
 use std::io::{self, Read, Write};
 
@@ -13,7 +13,7 @@ use crate::runtime::process::frame;
 use crate::runtime::process::sandbox::Sandbox;
 use crate::tensor::{DType, Tensor, byte_size};
 
-/// What the parent asks.
+/// A request of the parent.
 #[derive(Debug, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "a model is loaded once")]
 pub(super) enum Request {
@@ -21,68 +21,68 @@ pub(super) enum Request {
     Load {
         /// Name of the engine.
         engine: String,
-        /// What to load.
+        /// The model and its options.
         request: LoadRequest,
-        /// Most bytes of memory the process may take.
+        /// Maximum memory of the process, in bytes.
         memory_limit: Option<u64>,
     },
-    /// Keep the tensors that come with this as the inputs of later runs.
+    /// Keep the attached tensors as the inputs of later runs.
     Inputs(Vec<TensorHead>),
-    /// Keep the tensors that come with this, run once and answer with the outputs.
+    /// Keep the attached tensors, run once, and return the outputs.
     Run {
         /// dtype and shape of each input.
         inputs: Vec<TensorHead>,
-        /// What it begins with of what the runs before have left.
+        /// The state of earlier runs with which it begins.
         begins: Begins,
     },
-    /// Run again and again, `runs` times or until `nanoseconds` have passed, at least once.
+    /// Run repeatedly: `runs` times or until `nanoseconds` have passed, at least once.
     Repeat {
-        /// What the first of them begins with.
+        /// The state with which the first run begins.
         begins: Begins,
-        /// Most runs.
+        /// Maximum number of runs.
         runs: u64,
-        /// Time after which no further run is begun.
+        /// Time after which no further run begins.
         nanoseconds: u64,
     },
-    /// Tell where nodes ran.
+    /// Return where nodes ran.
     Placement,
-    /// Tell the process's peak memory.
+    /// Return the process's peak memory.
     PeakMemory,
-    /// Tell what confines the process.
+    /// Return the process's sandbox.
     Sandbox,
-    /// Tell what the library of an engine, by its name, has for parts of models.
+    /// Return the backends in an engine's library, by the engine's name.
     Backends(String),
 }
 
-/// What the worker answers.
+/// A reply of the worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Reply {
-    /// The model is loaded, in so many nanoseconds.
+    /// The model is loaded; holds the load time in nanoseconds.
     Loaded(u64),
-    /// The inputs are kept.
+    /// The inputs are stored.
     Kept,
-    /// A run is done: its outputs come with this.
+    /// A run succeeded; its outputs are attached.
     Ran {
         /// dtype and shape of each output.
         outputs: Vec<TensorHead>,
-        /// Nanoseconds of the engine's work.
+        /// Time of the engine, in nanoseconds.
         nanoseconds: u64,
     },
-    /// Nanoseconds of each run.
+    /// Time of each run, in nanoseconds.
     Repeated(Vec<u64>),
     /// Where nodes ran.
     Placement(Placement),
-    /// Bytes, where the system tells.
+    /// Peak memory in bytes, if the system reports it.
     PeakMemory(Option<u64>),
-    /// What is in force.
+    /// The process's sandbox.
     Sandbox(Sandbox),
-    /// What an engine's library has.
+    /// The backends in an engine's library.
     Backends(Vec<NativeBackend>),
-    /// It did not work.
+    /// The request failed.
     Failed(EngineError),
 }
 
-/// dtype and shape of a tensor whose bytes follow.
+/// dtype and shape of an attached tensor.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct TensorHead {
     dtype: DType,
@@ -90,7 +90,7 @@ pub(super) struct TensorHead {
 }
 
 impl TensorHead {
-    /// The heads of these tensors.
+    /// Returns the heads of these tensors.
     pub(super) fn of(tensors: &[Tensor]) -> Vec<Self> {
         let heads = tensors.iter().map(|tensor| Self {
             dtype: tensor.dtype(),
@@ -99,7 +99,7 @@ impl TensorHead {
         heads.collect()
     }
 
-    /// How many bytes the tensors of these heads have.
+    /// Returns the total size of the tensors, in bytes.
     pub(super) fn bytes(heads: &[Self]) -> io::Result<u64> {
         let sizes = heads.iter().map(|head| {
             let size = byte_size(head.dtype, &head.shape);
@@ -109,8 +109,8 @@ impl TensorHead {
     }
 }
 
-/// Sends a head and the bytes of `tensors`, which it must have listed: small ones with it in one piece,
-/// large ones from where they are.
+/// Sends a head and the bytes of `tensors`, which the head must list. Small tensors are sent with
+/// it in one piece, large ones without copying.
 pub(super) fn send(
     stream: &mut impl Write,
     head: &impl Serialize,
@@ -119,7 +119,7 @@ pub(super) fn send(
     frame::send_with(stream, head, tensors.iter().map(Tensor::bytes))
 }
 
-/// Receives the tensors that a head listed.
+/// Receives the tensors that a head lists.
 pub(super) fn receive_tensors(
     stream: &mut (impl Read + ?Sized),
     heads: Vec<TensorHead>,

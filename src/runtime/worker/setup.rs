@@ -1,7 +1,7 @@
-//! What a worker is told first: enough to work out what it may use.
+//! The first message to a worker: the information from which its sandbox permissions are computed.
 //!
-//! Invariant: working it out reads directories and headers of models and parses nothing else; on systems where the
-//! worker confines itself, it is the worker that does it.
+//! Invariant: computing the permissions reads only directories and headers of models. The worker
+//! itself computes them on systems where it confines itself.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,16 +15,17 @@ use crate::model::{self, ModelInfo};
 use crate::package::Backend;
 use crate::runtime::process::sandbox::{Allowed, Mode};
 
-/// What a worker is for.
+/// The purpose of a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Setup {
     /// Name of the engine.
     pub(super) engine: String,
-    /// The model file; an empty path where there is none.
+    /// The model file; empty without a model.
     pub(super) model: PathBuf,
-    /// The provider or the program's delegate that needs devices of the machine.
+    /// The provider or delegate that needs devices of the machine.
     pub(super) devices: Option<String>,
-    /// Bytes of the model's weights, in its file and beside it; 0 if the file cannot be read, which loading will say.
+    /// Size of the model's weights, in its file and in external files, in bytes; 0 if the file is
+    /// unreadable, which loading reports.
     pub(super) weights: u64,
     options: LoadOptions,
     scratch: Option<PathBuf>,
@@ -32,7 +33,7 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// To load a model.
+    /// Returns the setup for loading a model.
     pub(super) fn of(engine: &str, request: &LoadRequest) -> Self {
         let options = &request.options;
         let mut setup = Self::of_library(engine);
@@ -52,7 +53,7 @@ impl Setup {
         setup
     }
 
-    /// To look at an engine's library.
+    /// Returns the setup for inspecting an engine's library.
     pub(super) fn of_library(engine: &str) -> Self {
         Self {
             engine: engine.to_owned(),
@@ -65,11 +66,12 @@ impl Setup {
         }
     }
 
-    /// Makes a folder for temporary files, if the engine may write some: the shared one is closed to it.
+    /// Creates a folder for temporary files if the engine writes any. The sandbox closes the shared
+    /// one.
     pub(super) fn scratch(&mut self) -> io::Result<Option<TempDir>> {
         let engine = engine::engine(&self.engine);
         let writes = engine.is_some_and(|engine| engine.writes_files(&self.options));
-        // Drivers of devices write what they compile.
+        // Drivers of devices write compiled code.
         if Mode::chosen() == Mode::Off || !writes && self.devices.is_none() {
             return Ok(None);
         }
@@ -78,13 +80,13 @@ impl Setup {
         Ok(Some(scratch))
     }
 
-    /// Takes the parent's surroundings for this process's, and works out what it may use.
+    /// Adopts the parent's surroundings in this process, and computes its permissions.
     pub(super) fn prepare(&self) -> Allowed {
         self.surroundings.clone().give();
         self.allowed()
     }
 
-    /// What it may use.
+    /// Returns the permissions of the worker.
     pub(super) fn allowed(&self) -> Allowed {
         let engine = engine::engine(&self.engine);
         let needs = engine.map(|engine| engine.prepare(&self.options));
@@ -101,8 +103,8 @@ impl Setup {
         allowed
     }
 
-    /// The folder that holds the model, and the one to which a link of a hub's cache leads. In a folder of everything
-    /// the user has, only the model's own files.
+    /// Allows the model's folder, and the folder to which a link of a hub's cache leads. In a
+    /// folder such as the user's home, only the model's own files are allowed.
     fn allow_model(&self, allowed: &mut Allowed) {
         let model = &self.model;
         let Ok(real) = model.canonicalize() else {
@@ -127,7 +129,8 @@ impl Setup {
         }
     }
 
-    /// Whether a folder holds the user's home, or is the shared one for temporary files.
+    /// Returns `true` for a folder that contains the user's home, and for the shared folders for
+    /// temporary files.
     fn is_of_everything(&self, folder: &Path) -> bool {
         let Ok(folder) = folder.canonicalize() else {
             return true;
@@ -142,14 +145,14 @@ impl Setup {
     }
 }
 
-/// The first delegate of a method that does not compute on the processor.
+/// Returns the first delegate of a method that needs a device.
 fn device_delegate(info: &ModelInfo, method: &str) -> Option<String> {
     let mut delegates = info.method(method)?.delegates.iter();
     let found = delegates.find(|delegate| delegate.id != Backend::Xnnpack.delegate_id())?;
     Some(found.id.clone())
 }
 
-/// The files beside a model that it names.
+/// Returns the external files that a model names.
 fn external(model: &Path, folder: &Path) -> Vec<PathBuf> {
     let Ok((info, _)) = model::open(model) else {
         return Vec::new();

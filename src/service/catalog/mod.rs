@@ -128,7 +128,7 @@ impl Catalog {
         let mut endings = std::mem::take(&mut *lock(&self.shared.endings));
         while let Some(ending) = endings.join_next().await {
             if let Err(error) = ending {
-                tracing::error!(%error, "ending a service failed");
+                tracing::error!(%error, "draining a service failed");
             }
         }
     }
@@ -150,7 +150,7 @@ fn checked(mut options: CatalogOptions) -> Result<CatalogOptions, String> {
 fn absolute(mut directory: PackageDirectory) -> Result<PackageDirectory, String> {
     let shown = directory.path.display().to_string();
     let is_there = std::fs::read_dir(&directory.path);
-    is_there.map_err(|error| format!("{shown}: no directory of packages: {error}"))?;
+    is_there.map_err(|error| format!("{shown}: cannot read the package directory: {error}"))?;
     directory.path =
         std::path::absolute(&directory.path).map_err(|error| format!("{shown}: {error}"))?;
     bounds::choose(&directory.path);

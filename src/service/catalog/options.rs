@@ -16,7 +16,7 @@ pub struct PackageDirectory {
     pub owner: AccountId,
     /// The owner's name.
     pub owner_name: String,
-    /// Whether services are named after their packages' folders instead of their configs. Names of
+    /// True if services are named after their packages' folders instead of their configs. Names of
     /// derived services may contain characters that model tokens cannot.
     pub named_by_folders: bool,
     /// Variants whose files were deliberately not downloaded: the config's path in the directory,

@@ -20,7 +20,7 @@ pub(super) struct Shared {
     pub(super) options: CatalogOptions,
     pub(super) table: ArcSwap<Table>,
     pub(super) changes: Sender<u64>,
-    /// Whether the catalog was stopped or dropped.
+    /// True if the catalog was stopped or dropped.
     pub(super) stop: Sender<bool>,
     /// Triggers a rescan by the watch.
     pub(super) wake: Arc<Notify>,

@@ -33,7 +33,7 @@ pub(super) fn build(package: &Package, options: &CatalogOptions) -> Result<Vec<B
         let document = Loaded::read(&found.path).document;
         let Ok(document) = document else {
             return Err(format!(
-                "{}: changed while it was read",
+                "{}: the package changed while it was read",
                 found.path.display()
             ));
         };
@@ -54,7 +54,7 @@ pub(super) fn build(package: &Package, options: &CatalogOptions) -> Result<Vec<B
             config,
         };
         let name = service_name(package, &parsed.config);
-        let name = name.ok_or_else(|| format!("{}: no model token", parsed.path.display()))?;
+        let name = name.ok_or_else(|| format!("{}: missing model token", parsed.path.display()))?;
         reject_number(&name, &parsed)?;
         let same = identities.entry(name).or_default();
         reject_second(same, &parsed)?;
@@ -91,7 +91,7 @@ pub(super) fn number(
     let directory = &package.home;
     let services = built.into_iter().map(|built| {
         let id = (options.number)(directory.owner, &built.name)
-            .map_err(|reason| format!("`{}` has no number: {reason}", built.name))?;
+            .map_err(|reason| format!("cannot assign a number to `{}`: {reason}", built.name))?;
         Ok(Arc::new(Service {
             id,
             owner: directory.owner,
@@ -187,7 +187,7 @@ fn reject_number(name: &str, config: &PackageConfig) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "{}: its service would be called `{name}`, and digits are read as the number of a service; \
+        "{}: invalid service name `{name}`: a name of digits would be read as a service number; \
          give `model` a letter, such as `model-{name}`",
         config.path.display()
     ))
@@ -200,12 +200,12 @@ fn reject_second(known: &[PackageConfig], second: &PackageConfig) -> Result<(), 
         let (at, other) = (second.path.display(), first.path.display());
         if first.config.backend == second.config.backend {
             return Err(format!(
-                "{at}: is for the same model and backend as {other}; remove one of them"
+                "{at}: same model and backend as {other}; remove one of them"
             ));
         }
         if identity(first) != identity(second) {
             return Err(format!(
-                "{at}: gives a service of the same name as {other}; change `model` or `size` in one of them"
+                "{at}: same service name as {other}; change `model` or `size` in one of them"
             ));
         }
     }

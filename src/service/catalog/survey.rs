@@ -115,7 +115,7 @@ impl Survey {
             let path = skipped.path;
             if path.is_symlink() && holds_config(&path) {
                 let reason = format!(
-                    "{}; copy the packages here, or name the directory that the link leads to",
+                    "{}; copy the packages here, or configure the directory that the link points to",
                     skipped.reason
                 );
                 self.links.push(Unserved { path, reason });

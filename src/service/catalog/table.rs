@@ -33,7 +33,7 @@ impl Table {
         for (key, service) in holders.into_iter().chain(others) {
             if let Some(first) = table.holder(service.owner, &service.name) {
                 let reason = format!(
-                    "`{}` is served from {} already; remove one of them, or change its `model` or `size`",
+                    "`{}` is already served from {}; remove one of them, or change its `model` or `size`",
                     service.name,
                     first.path.display()
                 );

@@ -73,7 +73,7 @@ pub(super) struct Watch {
 struct Staged {
     package: Package,
     built: Result<Vec<Built>, String>,
-    /// Whether its files stayed the same during the build.
+    /// True if its files stayed the same during the build.
     same: bool,
 }
 
@@ -215,7 +215,7 @@ impl Service {
 /// Loads a device's default model. A failure is logged here and returned to later callers.
 pub(super) async fn warm(name: &str, device: &Device) {
     if let Err(error) = device.warm().await {
-        tracing::warn!(service = name, %error, "warming up failed");
+        tracing::warn!(service = name, %error, "warm-up failed");
     }
 }
 
@@ -226,7 +226,7 @@ impl Watch {
         let watcher = watcher(&shared, &wake);
         let watcher = watcher.map_err(|error| {
             let seconds = POLL.as_secs();
-            tracing::warn!(%error, "changes of packages are seen every {seconds} s only");
+            tracing::warn!(%error, "file watching is unavailable; packages are checked every {seconds} s");
         });
         Self {
             watched: shared.directories.load().len(),
@@ -265,7 +265,7 @@ impl Watch {
             if let Some(Err(error)) = told {
                 let path = directory.path.display();
                 let seconds = POLL.as_secs();
-                tracing::warn!(%path, %error, "changes are seen every {seconds} s only");
+                tracing::warn!(%path, %error, "file watching is unavailable; the directory is checked every {seconds} s");
             }
         }
         self.watched = directories.len();
@@ -279,7 +279,7 @@ impl Watch {
         let survey = match survey {
             Ok(survey) => survey,
             Err(error) => {
-                tracing::error!(%error, "looking at the packages failed");
+                tracing::error!(%error, "scanning the packages failed");
                 return;
             }
         };
@@ -349,7 +349,7 @@ impl Watch {
                 staged
             }
             Err(error) => {
-                tracing::error!(%error, "making a service failed");
+                tracing::error!(%error, "building a service failed");
                 self.staged.remove(&error.id());
                 return;
             }

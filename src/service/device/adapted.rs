@@ -1,6 +1,6 @@
-//! What chat applications ask of a package: which of its models answers, and with what.
+//! Requests of chat adapters to a package: parses them and selects the model that answers.
 //!
-//! Invariant: a request is read before anything of a model is loaded for it.
+//! Invariant: a request is parsed before anything of a model is loaded for it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,14 +17,14 @@ use super::variants::Entry;
 use super::vectors::{AskedEmbeddings, PreparedEmbeddings};
 use super::{Device, Prepared, runnable};
 
-/// Keys by which a plain predict request asks for text.
+/// Keys that mark a plain predict request as a chat or completion request.
 const BY_KEY: [(&str, AdapterMethod); 2] = [
     ("messages", AdapterMethod::Chat),
     ("prompt", AdapterMethod::Completion),
 ];
 
 impl Device {
-    /// Whether chat applications may ask this of it.
+    /// Returns whether it supports this method of chat adapters.
     pub fn adapts(&self, method: AdapterMethod) -> bool {
         match method {
             AdapterMethod::Chat | AdapterMethod::Completion => self.generates(),
@@ -36,7 +36,7 @@ impl Device {
         self.variants.entries.iter().any(Entry::generates)
     }
 
-    /// What a request asks as chat applications do: its data type says so, or what it has in it.
+    /// Returns the adapter call of a request, determined by its data type or its keys.
     pub(super) async fn adapted(
         &self,
         request: &Request,
@@ -87,7 +87,7 @@ impl Device {
             return Err(CallError::Stopped);
         }
         let Some(text) = entry.text.as_ref().filter(|text| text.generates()) else {
-            let message = "this service generates no text: for that its package needs the capability \
+            let message = "this service does not generate text: its package needs the capability \
                            `text-generation` and a `tokenizer`";
             return Err(Refusal::at("$.model", message).into());
         };
@@ -99,7 +99,7 @@ impl Device {
     }
 }
 
-/// What a plain predict request asks by what it has in it.
+/// Determines the adapter call of a plain predict request by its keys.
 fn by_key(body: &[u8]) -> Option<AdapterCall> {
     let text = json::text(body).ok()?;
     let members = json::members(text, "$").ok()?;

@@ -1,7 +1,7 @@
-//! Which method a predict config means.
+//! Resolves a predict config to a method of a package.
 //!
-//! Invariant: a choice that is open and has no obvious default is refused with the list of what there
-//! is; of what a config leaves open, models that run here are preferred to those that do not.
+//! Invariant: an open choice without an obvious default is rejected with the list of alternatives.
+//! Among the remaining alternatives, models that this build runs are preferred.
 
 use super::super::Refusal;
 use super::super::json::{self, Object, listed, shown, unknown_key};
@@ -9,22 +9,22 @@ use super::variants::{Entry, Variants};
 use crate::runtime::selection::default_method;
 use crate::source::suggest;
 
-/// Where configs stand in the places of refusals.
+/// JSON path of a config in refusals.
 const PLACE: &str = "$.config";
 
 /// Keys of a predict config.
 pub(super) const KEYS: &[&str] = &["backend", "precision", "component", "method"];
 
-/// A predict config; `None` leaves a choice open.
+/// A parsed predict config; `None` leaves a choice open.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Choice {
-    /// In the order of [`KEYS`].
+    /// Values in the order of [`KEYS`].
     values: [Option<String>; KEYS.len()],
 }
 
 impl Choice {
-    /// Reads a config: a JSON object. A blank text and `null` leave everything open. Members of the
-    /// `further` keys choose nothing; they are given back.
+    /// Parses a config, which is a JSON object. A blank text or `null` leaves everything open.
+    /// Members with `further` keys do not affect the choice and are returned.
     pub(super) fn read<'t>(text: &'t str, further: &[&str]) -> Result<(Self, Object<'t>), Refusal> {
         let (mut choice, mut others) = (Self::default(), Object::new());
         if matches!(text.trim_ascii(), "" | "null") {
@@ -46,17 +46,17 @@ impl Choice {
         Ok((choice, others))
     }
 
-    /// Whether it names a component.
+    /// Returns whether it names a component.
     pub(super) fn names_component(&self) -> bool {
         self.values[COMPONENT].is_some()
     }
 
-    /// The entry that is meant, by its index.
+    /// Resolves to the index of an entry.
     pub(super) fn resolve(&self, variants: &Variants) -> Result<usize, Refusal> {
         self.resolve_among(variants, |_| true)
     }
 
-    /// The entry that is meant among those that suit a request; among all, if none does.
+    /// Resolves among the entries that suit a request, or among all if none suits.
     pub(super) fn resolve_among(
         &self,
         variants: &Variants,
@@ -85,7 +85,7 @@ impl Choice {
         within(&left, entries)
     }
 
-    /// The refusal of a value that none of the entries `left` has.
+    /// Returns the refusal of a value that none of the entries `left` has.
     fn no_such(&self, key: usize, wanted: &str, entries: &[Entry], left: &[usize]) -> Refusal {
         let has = distinct(left, entries, key);
         let meant = suggest::nearest(wanted, has.iter().copied());
@@ -99,17 +99,17 @@ impl Choice {
             format!(" with {}", chosen.join(" and "))
         };
         let there = if has.is_empty() {
-            "there is none".to_owned()
+            "none is available".to_owned()
         } else {
-            format!("there is {}", listed(&has))
+            format!("available: {}", listed(&has))
         };
         let (name, wanted, meant) = (KEYS[key], shown(wanted), meant.unwrap_or_default());
-        let message = format!("there is no {name} {wanted}{context}{meant}; {there}");
+        let message = format!("unknown {name} {wanted}{context}{meant}; {there}");
         Refusal::at(format!("{PLACE}.{name}"), message)
     }
 }
 
-/// The entry that is meant among `left`, which are of one variant.
+/// Resolves among the entries `left`, which belong to one variant.
 fn within(left: &[usize], entries: &[Entry]) -> Result<usize, Refusal> {
     let components = distinct(left, entries, COMPONENT);
     if components.len() > 1 {
@@ -132,7 +132,7 @@ fn within(left: &[usize], entries: &[Entry]) -> Result<usize, Refusal> {
     Ok(left[place.expect("the default is one of them")])
 }
 
-/// The place of `component` in [`KEYS`].
+/// Index of `component` in [`KEYS`].
 const COMPONENT: usize = 2;
 
 fn value(entry: &Entry, key: usize) -> Option<&str> {
@@ -144,7 +144,7 @@ fn value(entry: &Entry, key: usize) -> Option<&str> {
     }
 }
 
-/// The values that `entries` have for a key, each once.
+/// Returns the distinct values of a key in `entries`.
 fn distinct<'e>(left: &[usize], entries: &'e [Entry], key: usize) -> Vec<&'e str> {
     let mut values = Vec::new();
     for entry in left {

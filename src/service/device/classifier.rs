@@ -1,8 +1,8 @@
-//! Packages that classify in two steps: a component `encoder` makes a vector of a text or a picture, a component
-//! `head` probabilities of labels of it.
+//! Two-step classification: the component `encoder` embeds a text or a picture, and the component
+//! `head` maps the vector to label probabilities.
 //!
-//! Invariant: labels are as many as the head's probabilities, and answers have them in the order of their
-//! scores; of equal ones the first of the file goes first.
+//! Invariant: the number of labels equals the number of the head's probabilities. Answers list
+//! labels by descending score; equal scores keep the order of the labels file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,45 +22,45 @@ use crate::source;
 use crate::tensor::{DType, Signature, Tensor};
 use crate::text::embedding::Given;
 
-/// The key of a predict config for the most labels of an answer.
+/// Key of a predict config for the maximum number of labels in an answer.
 pub(super) const MOST: &str = "top_k";
 
-/// Keys for texts, beside it.
+/// Additional keys for texts.
 pub(super) const OF_TEXTS: [&str; 2] = ["truncate", "max_length"];
 
-/// The file with the labels, beside the package's configs or in the directory above.
+/// Name of the labels file, in the directory of the package's configs or its parent.
 pub const LABELS_FILE: &str = "labels.json";
 
-/// Longest such file, in bytes.
+/// Maximum size of that file, in bytes.
 const LONGEST: u64 = 1 << 20;
 
-/// What a package classifies.
+/// Labels and inputs of a classifying package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Classifies {
     /// The labels, in the order of the head's probabilities.
     pub(super) labels: Arc<[String]>,
-    /// Whether texts are given to it, and not pictures.
+    /// True if it classifies texts; otherwise it classifies pictures.
     pub(super) takes_texts: bool,
 }
 
-/// Texts or a picture that were checked, and what classifies them.
+/// Checked texts or a checked picture, with the models that classify them.
 #[derive(Debug)]
 pub struct PreparedClassification {
     of: Encoding,
     head: Arc<Endpoint>,
     labels: Arc<[String]>,
-    /// Most labels of each answer.
+    /// Maximum number of labels per answer.
     most: Option<usize>,
 }
 
-/// What makes the vectors.
+/// Computation of the vectors.
 #[derive(Debug)]
 enum Encoding {
     Texts(Embedding),
     Picture(PreparedTensors),
 }
 
-/// A label and how likely it is.
+/// A label with its probability.
 #[derive(Debug, Serialize)]
 struct Scored<'l> {
     label: &'l str,
@@ -80,7 +80,8 @@ struct ClassifiedTexts<'l> {
 }
 
 impl Classifies {
-    /// What a package classifies; nothing if it has no labels, or no encoder and head that go together.
+    /// Returns the classifier of a package; `None` if labels or a matching encoder and head are
+    /// missing.
     pub(super) fn of(
         configs: &[PackageConfig],
         variants: &Variants,
@@ -105,7 +106,7 @@ impl Classifies {
         };
         if labels.len() as u64 != outputs || heads.any(|other| other != outputs) {
             return Err(format!(
-                "{}: has {} labels, and the component `{HEAD}` gives {outputs} probabilities; write one \
+                "{}: has {} labels, but the component `{HEAD}` returns {outputs} probabilities; write one \
                  label for each",
                 path.display(),
                 labels.len(),
@@ -118,7 +119,8 @@ impl Classifies {
     }
 }
 
-/// How many probabilities a head gives: it takes any number of vectors and nothing else.
+/// Returns the number of probabilities of a head. A head takes any number of vectors and has no
+/// other input.
 fn outputs(signature: &Signature) -> Option<u64> {
     let ([input], [output]) = (&signature.inputs[..], &signature.outputs[..]) else {
         return None;
@@ -133,7 +135,7 @@ fn outputs(signature: &Signature) -> Option<u64> {
     (takes_any && is_float).then_some(*outputs)
 }
 
-/// The first file of labels beside the configs, and what it says.
+/// Returns the path and content of the first labels file beside the configs.
 fn labels(configs: &[PackageConfig]) -> Result<Option<(PathBuf, Vec<String>)>, String> {
     let places = configs.iter().flat_map(|package| {
         let directory = package.path.parent().unwrap_or(Path::new(""));
@@ -148,28 +150,28 @@ fn labels(configs: &[PackageConfig]) -> Result<Option<(PathBuf, Vec<String>)>, S
     let fault = |reason: String| format!("{}: {reason}", path.display());
     let text = source::read_text(&path, LONGEST).map_err(|error| fault(error.to_string()))?;
     let labels: Vec<String> = serde_json::from_str(&text)
-        .map_err(|error| fault(format!("a JSON array of labels belongs here: {error}")))?;
+        .map_err(|error| fault(format!("expected a JSON array of labels: {error}")))?;
     Ok(Some((path, labels)))
 }
 
-/// The most labels of an answer, as a config says it.
+/// Parses the maximum number of labels in an answer.
 pub(super) fn most(value: &RawValue) -> Result<Option<usize>, Refusal> {
     let number = serde_json::from_str::<Option<usize>>(value.get()).ok();
     let number = number.filter(|number| *number != Some(0));
     number.ok_or_else(|| {
         let shown = super::super::json::shown(value.get());
-        let message = format!("a whole number above 0 belongs here, not {shown}");
+        let message = format!("expected a whole number above 0, got {shown}");
         Refusal::at(format!("$.config.{MOST}"), message)
     })
 }
 
 impl Device {
-    /// Whether texts are given to it for their labels.
+    /// Returns whether it classifies texts.
     pub(super) fn takes_labelled_texts(&self) -> bool {
         self.classifies.as_ref().is_some_and(|it| it.takes_texts)
     }
 
-    /// Checks texts whose labels are asked for.
+    /// Checks texts to classify.
     pub(super) async fn prepare_classification(
         &self,
         given: Given,
@@ -177,7 +179,7 @@ impl Device {
         caller: AccountId,
     ) -> Result<PreparedClassification, CallError> {
         if !self.takes_labelled_texts() {
-            let message = "this service takes pictures: give one in `image_base64`";
+            let message = "this service takes pictures: provide one in `image_base64`";
             return Err(Refusal::at("$.texts", message).into());
         }
         let config = config.unwrap_or_default();
@@ -185,7 +187,7 @@ impl Device {
         self.with_head(entry, Encoding::Texts(embedding), config)
     }
 
-    /// A picture that was checked: for its labels, or for what the component that a config names gives.
+    /// Checks a picture, either to classify it or for the component that a config names.
     pub(super) fn prepare_picture(
         &self,
         entry: &Entry,
@@ -200,7 +202,7 @@ impl Device {
         Ok(Prepared::Classified(classification))
     }
 
-    /// The head that stands in the same variant as an encoder.
+    /// Returns the head in the same variant as an encoder.
     fn with_head(
         &self,
         encoder: &Entry,
@@ -212,7 +214,7 @@ impl Device {
             entry.variant == encoder.variant && entry.component.as_deref() == Some(HEAD)
         });
         let (Some(head), Some(classifies)) = (head, &self.classifies) else {
-            let message = "its package has no component `head` beside this encoder";
+            let message = "its package lacks a component `head` for this encoder";
             return Err(CallError::NoInstances(message.to_owned()));
         };
         Ok(PreparedClassification {
@@ -225,7 +227,7 @@ impl Device {
 }
 
 impl PreparedClassification {
-    /// Classifies. `timeout` is for all of it together.
+    /// Classifies. `timeout` applies to the whole classification.
     pub(super) async fn predict(
         self,
         caller: AccountId,
@@ -248,7 +250,8 @@ impl PreparedClassification {
             outputs.first().map(Tensor::to_f32).unwrap_or_default()
         };
         if scores.len() != vectors.len() * self.labels.len() {
-            let message = "the component `head` gave another number of probabilities than it says";
+            let message =
+                "the component `head` returned another number of probabilities than it declares";
             return Err(CallError::Failed(message.to_owned()));
         }
         let mut classified = scores
@@ -264,13 +267,13 @@ impl PreparedClassification {
     }
 }
 
-/// Vectors as one tensor.
+/// Combines vectors into one tensor.
 fn rows(vectors: &[Vec<f32>]) -> Result<Tensor, CallError> {
     let width = vectors.first().map_or(0, Vec::len);
     let bytes = vectors.iter().flatten().flat_map(|it| it.to_le_bytes());
     let shape = vec![vectors.len() as u64, width as u64];
     let tensor = Tensor::new(DType::Float32, shape, bytes.collect());
-    tensor.map_err(|error| CallError::Failed(format!("vectors of several lengths: {error}")))
+    tensor.map_err(|error| CallError::Failed(format!("vectors have different lengths: {error}")))
 }
 
 fn classified<'l>(scores: &[f32], labels: &'l [String], most: Option<usize>) -> Classified<'l> {
@@ -281,7 +284,7 @@ fn classified<'l>(scores: &[f32], labels: &'l [String], most: Option<usize>) -> 
         index,
     });
     let mut labels: Vec<Scored<'_>> = pairs.collect();
-    // It is stable: of equal scores the first goes first.
+    // The sort is stable: equal scores keep their order.
     labels.sort_by(|a, b| b.score.total_cmp(&a.score));
     labels.truncate(most.unwrap_or(usize::MAX));
     Classified { labels }

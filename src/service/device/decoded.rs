@@ -1,6 +1,6 @@
-//! The inputs in a request's body.
+//! Decodes the inputs in a request's body.
 //!
-//! Invariant: a thread that serves connections decodes small bodies only, and no picture.
+//! Invariant: a connection's thread decodes only small bodies and never pictures.
 
 use bytes::Bytes;
 
@@ -13,7 +13,7 @@ use crate::account::AccountId;
 use crate::tensor::Tensor;
 
 impl Device {
-    /// Decodes a request for a model; a picture is left as it is.
+    /// Decodes a request for a model; a picture stays encoded.
     pub(super) async fn decoded(
         &self,
         request: &Request,
@@ -28,7 +28,7 @@ impl Device {
         Ok(self.engines.decoding().of(request, decode).await??)
     }
 
-    /// The inputs of a decoded request. A picture becomes one in another process.
+    /// Returns the inputs of a decoded request. A parser process decodes a picture.
     pub(super) async fn inputs(
         &self,
         decoded: Decoded,

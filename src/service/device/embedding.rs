@@ -1,7 +1,8 @@
-//! Embedding texts by a method of a package: its tokenizer, its runs, the vectors.
+//! Embeds texts with a method of a package: loads its tokenizer, plans the runs and computes the
+//! vectors.
 //!
-//! Invariant: a tokenizer is loaded once a service, on a thread that may wait, and a failure is remembered;
-//! what is wrong with texts is known before the model runs. Vectors keep the order of the texts.
+//! Invariant: each service loads a tokenizer once, on a blocking thread, and remembers a failure.
+//! Faults of texts are reported before the model runs. Vectors have the order of the texts.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -23,14 +24,14 @@ use crate::text::embedding::{
 };
 use crate::text::tokenizer::{Tokenizer, TokenizerError, TokenizerFiles};
 
-/// What a client is told of a fault that is not its own.
+/// Message for clients about a faulty package.
 pub(super) const BROKEN: &str =
-    "its package's tokenizer or settings cannot be used; the server's log says why";
+    "its package's tokenizer or settings are unusable; the server's log has the details";
 
-/// The capability of packages whose models generate texts.
+/// Capability of packages whose models generate texts.
 const GENERATION: &str = "text-generation";
 
-/// A tokenizer, or why there is none.
+/// A tokenizer, or the error of loading it.
 type Loaded = Arc<OnceCell<Result<Arc<Tokenizer>, String>>>;
 
 /// The tokenizers of a service's packages.
@@ -39,59 +40,60 @@ pub(super) struct Tokenizers {
     loaded: Mutex<HashMap<TokenizerFiles, Loaded>>,
 }
 
-/// Where a method's package has what texts need.
+/// Text-related files and capabilities of a method's package.
 #[derive(Debug, Clone)]
 pub(super) struct TextFiles {
     pub(super) tokenizer: TokenizerFiles,
     /// Directories of the package's files.
     pub(super) directories: Vec<PathBuf>,
-    /// Whether it has the capability of embedding texts.
+    /// True if it has the capability to embed texts.
     embeds: bool,
-    /// Whether it has the capability of generating texts.
+    /// True if it has the capability to generate texts.
     generates: bool,
 }
 
-/// What texts a method takes.
+/// Limits on the texts that a method takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TakesTexts {
-    /// Most tokens of a text.
+    /// Maximum number of tokens of a text.
     pub tokens: usize,
-    /// Most that may be asked for, where there is a bound.
+    /// Upper bound for a requested maximum, if any.
     pub most: Option<usize>,
 }
 
-/// A method that embeds, once it was asked for.
+/// The embedder of a method, created at its first use.
 pub(super) type EmbedderCell = OnceCell<Result<Arc<Embedder>, String>>;
 
-/// Texts that were checked, and what embeds them.
+/// Checked texts, with the model that embeds them.
 #[derive(Debug)]
 pub struct Embedding {
     endpoint: Arc<Endpoint>,
     plan: Arc<Plan>,
 }
 
-/// What became of texts.
+/// Result of embedding texts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Embedded {
-    /// Their vectors, in their order.
+    /// The vectors, in the order of the texts.
     pub vectors: Vec<Vec<f32>>,
-    /// Tokens of all of them: those that the tokenizer adds count, padding does not.
+    /// Total number of tokens, including special tokens but not padding.
     pub tokens: usize,
 }
 
 impl Tokenizers {
-    /// The tokenizer in these files, loaded when it is first asked for.
+    /// Returns the tokenizer of these files, loading it at its first use.
     async fn get(&self, files: &TokenizerFiles, client: &Client) -> Result<Arc<Tokenizer>, String> {
         let cell = {
             let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(loaded.entry(files.clone()).or_default())
         };
         let load = || async {
-            // Others wait for it, too: who asked first may go.
+            // Others wait for the tokenizer too, so the first request's cancellation must not stop
+            // the load.
             let (files, client) = (files.clone(), client.again());
             let loaded = tokio::task::spawn_blocking(move || {
                 let tokenizer = Tokenizer::elsewhere(&files, &client)?;
-                // It takes a moment for a large vocabulary: here nobody waits for it.
+                // This is slow for a large vocabulary and must not delay a request later.
                 tokenizer.vocabulary();
                 Ok(Arc::new(tokenizer))
             });
@@ -106,14 +108,14 @@ impl Tokenizers {
 }
 
 impl TextFiles {
-    /// Those of the package whose config is at `path`, if it names a tokenizer. `encodes` is a model that embeds
-    /// though its package has another capability.
+    /// Returns the text files of the package whose config is at `path`, if it names a tokenizer.
+    /// `encodes` is set for a model that embeds although its package has another capability.
     pub(super) fn of(path: &Path, package: &Config, model: &Path, encodes: bool) -> Option<Self> {
         let files = TokenizerFiles::of(path, package);
         let tokenizer = match files {
             Ok(files) => files?,
             Err(error) => {
-                tracing::warn!(%error, "a tokenizer is not where its package says");
+                tracing::warn!(%error, "the tokenizer of a package is missing");
                 return None;
             }
         };
@@ -127,17 +129,17 @@ impl TextFiles {
         })
     }
 
-    /// Whether texts can be given to the model, as far as its header tells.
+    /// Returns whether the model embeds texts, judged by its signature.
     pub(super) fn embeds(&self, signature: &Signature) -> bool {
         self.embeds && Encoder::of(signature).is_ok()
     }
 
-    /// Whether texts can be generated, as far as the package says.
+    /// Returns whether the model generates texts, as declared by the package.
     pub(super) fn generates(&self) -> bool {
         self.generates
     }
 
-    /// How long texts may be. Reads the package's settings.
+    /// Returns the limits on texts. Reads the package's settings.
     pub(super) fn takes(&self, model: &EndpointModel) -> Option<TakesTexts> {
         let encoder = Encoder::of(&model.signature).ok()?;
         let settings = self.settings(model).ok()?;
@@ -158,7 +160,7 @@ impl TextFiles {
         settings.map_err(|error| error.to_string())
     }
 
-    /// The model with its tokenizer, made when it is first asked for.
+    /// Returns the model with its tokenizer, created at its first use.
     pub(super) async fn embedder(
         &self,
         cell: &EmbedderCell,
@@ -180,7 +182,7 @@ impl TextFiles {
             .get_or_init(|| async {
                 let known = make().await;
                 if let Err(reason) = &known {
-                    tracing::error!(service = model.service, reason, "texts cannot be embedded");
+                    tracing::error!(service = model.service, reason, "cannot embed texts");
                 }
                 known
             })
@@ -192,7 +194,7 @@ impl TextFiles {
 }
 
 impl Embedding {
-    /// Checks what is to be embedded, and makes the inputs of all runs.
+    /// Checks the texts and prepares the inputs of all runs.
     pub(super) async fn new(
         endpoint: Arc<Endpoint>,
         embedder: Arc<Embedder>,
@@ -210,12 +212,12 @@ impl Embedding {
         })
     }
 
-    /// Tokens of all texts: those that the tokenizer adds count, padding does not.
+    /// Returns the total number of tokens, including special tokens but not padding.
     pub fn tokens(&self) -> usize {
         self.plan.tokens
     }
 
-    /// Embeds. `timeout` is for all runs together; dropping the future gives them up.
+    /// Embeds. `timeout` applies to all runs together. Dropping the future cancels them.
     pub async fn run(
         self,
         caller: AccountId,
@@ -250,7 +252,7 @@ impl Embedding {
     }
 }
 
-/// Embeds a short text, to find out whether the model and its tokenizer go together.
+/// Embeds a short text, to check that the model and its tokenizer match.
 pub(super) async fn try_text(
     endpoint: Arc<Endpoint>,
     embedder: Arc<Embedder>,
@@ -268,14 +270,14 @@ fn call_error(error: &EmbeddingError) -> CallError {
     match (texts::refusal(error), error) {
         (Some(refusal), _) => refusal.into(),
         (None, EmbeddingError::Tokenizer(TokenizerError::Parser(error))) => {
-            tracing::warn!(%error, "texts were not encoded");
-            away::call_error("the tokenizer did not encode the texts", error)
+            tracing::warn!(%error, "cannot encode texts");
+            away::call_error("the tokenizer failed to encode the texts", error)
         }
         (None, EmbeddingError::Output(_) | EmbeddingError::Inputs(_)) => {
             CallError::Failed(error.to_string())
         }
         (None, _) => {
-            tracing::error!(%error, "texts cannot be embedded");
+            tracing::error!(%error, "cannot embed texts");
             CallError::NoInstances(BROKEN.to_owned())
         }
     }

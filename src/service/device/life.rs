@@ -1,4 +1,4 @@
-//! The life of a device's sessions: warmed up at the start, watched while they run, drained at the end.
+//! Life cycle of a device's sessions: warm-up, activity and draining.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use super::super::engine::Activity;
 use super::{Device, embedding, runnable};
 
 impl Device {
-    /// Returns what all its endpoints do now.
+    /// Returns the current activity of all its endpoints.
     pub fn activity(&self) -> Activity {
         let activities = self.endpoints().map(|endpoint| endpoint.activity());
         let entries = self.variants.entries.iter();
@@ -27,8 +27,8 @@ impl Device {
         })
     }
 
-    /// Loads what a request without a config would run. Nothing is done where such a request is
-    /// refused: which of several components would be a guess.
+    /// Loads the model that a request without a config would run. Does nothing if such a request is
+    /// rejected, because one of several components would be a guess.
     pub async fn warm(&self) -> Result<(), CallError> {
         let Ok(entry) = self.chosen(None) else {
             return Ok(());
@@ -50,12 +50,12 @@ impl Device {
         endpoint.warm().await
     }
 
-    /// Takes no more requests, lets those it has end, ends its sessions.
+    /// Rejects new requests, finishes the pending ones and ends the sessions.
     pub async fn drain(&self) {
         let making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         self.drained.store(true, Ordering::Release);
         drop(making);
-        // All are told before any is waited for.
+        // All endpoints start to drain before any is waited for.
         let endings = self.endpoints().cloned().map(|endpoint| {
             tokio::spawn(async move {
                 endpoint.drain().await;

@@ -1,7 +1,8 @@
-//! A package's models as a service: which variant a predict config chooses, tensors in, tensors out.
+//! A package's models as a service: resolves predict configs to a variant, decodes requests, runs
+//! models and encodes answers.
 //!
-//! Invariant: a method has at most one endpoint, made when it is first called and never after the
-//! device was drained. The way of a request takes no lock that another request holds while it works.
+//! Invariant: a method has at most one endpoint, created at its first call and never after the
+//! device was drained. A request never waits for a lock that another request holds while it works.
 
 mod adapted;
 mod choice;
@@ -48,7 +49,7 @@ pub use takes::{Takes, TakesInput};
 pub use trainable::{EncoderFiles, Holds};
 pub use variants::PackageConfig;
 
-/// Capabilities of models that see. What they take may be a picture; whether it is, the signature says.
+/// Capabilities of models for images. The signature determines whether they take a picture.
 const PICTURES: &[&str] = &[
     "vision",
     "classification",
@@ -61,11 +62,11 @@ const PICTURES: &[&str] = &[
     "text-recognition",
 ];
 
-/// Most predict configs whose meaning is remembered, and the longest.
+/// Maximum number of cached predict configs, and the maximum length of one in bytes.
 const REMEMBERED: usize = 256;
 const LONGEST_REMEMBERED: usize = 4096;
 
-/// Outputs of more bytes are written away from the threads that serve connections.
+/// Size above which outputs are encoded on a blocking thread, in bytes.
 const LARGE_ANSWER: usize = 1 << 17;
 
 /// A package's models.
@@ -77,34 +78,34 @@ pub struct Device {
     description: Description,
     settings: ServiceSettings,
     engines: Arc<Engines>,
-    /// What a request without a config means.
+    /// The entry of requests without a config.
     default: Result<usize, Refusal>,
-    /// What configs mean that were seen lately. Readers never wait.
+    /// Cache of resolved configs. Readers never wait.
     remembered: ArcSwap<HashMap<String, usize>>,
     tokenizers: Tokenizers,
-    /// What it classifies, if an encoder and a head do that together.
+    /// The classifier, if an encoder and a head form one.
     classifies: Option<Classifies>,
-    /// Held while an endpoint is made, and while `drained` changes.
+    /// Held while an endpoint is created and while `drained` changes.
     making: Mutex<()>,
     drained: AtomicBool,
 }
 
-/// A request that was checked.
+/// A checked request.
 #[derive(Debug)]
 pub enum Prepared {
     /// Tensors.
     Tensors(PreparedTensors),
     /// Texts.
     Texts(Embedding),
-    /// Texts or a picture whose labels are asked for.
+    /// Texts or a picture to classify.
     Classified(PreparedClassification),
-    /// What a chat application asks of a model that generates.
+    /// A chat or completion request to a generating model.
     Generated(PreparedText),
-    /// What such an application asks of a model that embeds.
+    /// An embeddings request of a chat adapter.
     Embedded(PreparedEmbeddings),
 }
 
-/// Tensors for a method, and what runs it.
+/// Tensors for a method, with the endpoint that runs it.
 #[derive(Debug)]
 pub struct PreparedTensors {
     endpoint: Arc<Endpoint>,
@@ -113,33 +114,33 @@ pub struct PreparedTensors {
     encoding: Encoding,
 }
 
-/// What a predict config says beside its choice.
+/// Options of a predict config besides its choice.
 #[derive(Debug, Default)]
 struct Wishes {
     embedding: EmbeddingOptions,
-    /// Most labels of an answer.
+    /// Maximum number of labels in an answer.
     most: Option<usize>,
 }
 
-/// What a device is made of.
+/// Parameters of a device.
 #[derive(Debug)]
 pub struct DeviceParts<'a> {
     /// The service's owner and name, for logs and metrics.
     pub label: &'a str,
-    /// The configs of one package identity, one for each backend.
+    /// The configs of one package identity, one per backend.
     pub configs: &'a [PackageConfig],
-    /// How it runs.
+    /// Settings of the service.
     pub settings: ServiceSettings,
-    /// Where sessions come from.
+    /// Engines that run the models.
     pub engines: Arc<Engines>,
-    /// When the package's first file was made.
+    /// Creation time of the package's oldest file.
     pub created_at: Timestamp,
-    /// When a file of the package changed last.
+    /// Time of the last change to a file of the package.
     pub updated_at: Timestamp,
 }
 
 impl Device {
-    /// Reads the headers of the package's model files; loads nothing.
+    /// Reads the headers of the package's model files without loading models.
     pub fn new(parts: DeviceParts<'_>) -> Result<Self, String> {
         let variants = Variants::read(parts.configs, parts.label)?;
         let classifies = Classifies::of(parts.configs, &variants)?;
@@ -194,8 +195,8 @@ impl Device {
         Ok(Prepared::Tensors(prepared))
     }
 
-    /// Checks texts, or ids of tokens, that are to be embedded: how many and how long they are, and
-    /// whether the service embeds at all.
+    /// Checks texts or token ids to embed: their number, their lengths, and whether the service
+    /// embeds at all.
     pub async fn prepare_embedding(
         &self,
         given: Given,
@@ -210,7 +211,7 @@ impl Device {
         Ok(embedding)
     }
 
-    /// The same of a model that embeds, whatever becomes of its vectors; and the method that does it.
+    /// Checks texts for a model that embeds, for any use of its vectors. Returns the method too.
     async fn encode_texts(
         &self,
         given: Given,
@@ -238,14 +239,15 @@ impl Device {
         Ok((embedding, entry))
     }
 
-    /// What a predict config chooses, and what else it says.
+    /// Parses a predict config into its choice and its other options.
     fn read_config(&self, config: &str) -> Result<(Choice, Wishes), Refusal> {
         let mut further = Vec::new();
         if self.description.embeds_texts {
             further.extend(EmbeddingOptions::KEYS);
         }
         if self.takes_labelled_texts() {
-            // A head knows vectors of one making.
+            // A head accepts vectors of a single kind of pooling, so other embedding keys are
+            // not allowed.
             further.extend(classifier::OF_TEXTS);
         }
         if self.classifies.is_some() {
@@ -261,26 +263,26 @@ impl Device {
         Ok((choice, wishes))
     }
 
-    /// The entry that a choice means.
+    /// Resolves a choice to an entry.
     fn resolve(&self, choice: &Choice) -> Result<usize, Refusal> {
         resolved(choice, &self.variants, self.classifies.as_ref())
     }
 
-    /// Checks a predict config by itself, before it is stored. One that means a model that nothing
-    /// here runs is right: it may be stored, and its requests fail.
+    /// Checks a predict config before it is stored. A config for a model that this build cannot run
+    /// is valid; requests with it fail.
     pub fn check_config(&self, config: &str) -> Result<(), CallError> {
         let (choice, _) = self.read_config(config)?;
         self.resolve(&choice)?;
         Ok(())
     }
 
-    /// What it is.
+    /// Returns the description for the registry.
     pub fn description(&self) -> &Description {
         &self.description
     }
 
-    /// Returns why nothing here answers requests, of this backend if one is named: the reason of the preferred
-    /// method. `None` while any method may answer.
+    /// Returns the reason why no method can answer, optionally of one backend: the reason of the
+    /// preferred method. Returns `None` if any method may answer.
     pub fn inactive_reason(&self, backend: Option<&str>) -> Option<String> {
         let is_meant = |entry: &&Entry| backend.is_none_or(|it| entry.backend.name() == it);
         let mut first = None;
@@ -288,23 +290,24 @@ impl Device {
             let reason = entry.failure()?;
             first.get_or_insert(reason);
         }
-        first.or_else(|| Some("it has no model for this backend".to_owned()))
+        first.or_else(|| Some("it lacks a model for this backend".to_owned()))
     }
 
-    /// Returns a text without the directories above the package's files.
+    /// Removes the directories above the package's files from a text.
     pub(crate) fn relative(&self, text: String) -> String {
         let entries = self.variants.entries.iter();
         entries.fold(text, |text, entry| relative(text, &entry.package.path))
     }
 
-    /// Whether a request is worth an attempt: a method may answer, or the pause after its failures is over.
+    /// Returns whether a request is worth an attempt: a method may answer, or the pause after its
+    /// failures is over.
     pub fn may_answer(&self) -> bool {
         self.variants.entries.iter().any(|it| !it.is_refused())
     }
 
-    /// What is to be told of the answers of its models for a backend, where they are an engine's own reading
-    /// of programs for that: as they ran, or, before anything has run, as they will where nothing native is
-    /// found. On Apple's systems something may be, so there nothing is told before.
+    /// Returns the notes on answers of its models for a backend, if an engine interprets programs
+    /// for that backend. After a run, they describe the engine that ran. Before that, they describe
+    /// the interpretation, except on Apple systems, where a native backend may run instead.
     pub fn reading(&self, backend: &str) -> Option<Reading> {
         let entries = self.variants.entries.iter();
         let mut of_backend = entries.filter(|entry| entry.backend.name() == backend);
@@ -318,21 +321,22 @@ impl Device {
         })
     }
 
-    /// How engines add up products of 8-bit numbers in its models for a backend, as they ran.
+    /// Returns how engines sum products of 8-bit numbers in its models for a backend, once they
+    /// ran.
     pub fn byte_sums(&self, backend: &str) -> Option<ByteSums> {
         let entries = self.variants.entries.iter();
         let mut of_backend = entries.filter(|entry| entry.backend.name() == backend);
         of_backend.find_map(|entry| entry.endpoint.get()?.byte_sums())
     }
 
-    /// The sandbox of its models for a backend, as they ran.
+    /// Returns the sandbox of its models for a backend, once they ran.
     pub fn sandbox(&self, backend: &str) -> Option<Sandbox> {
         let entries = self.variants.entries.iter();
         let mut of_backend = entries.filter(|entry| entry.backend.name() == backend);
         of_backend.find_map(|entry| entry.endpoint.get()?.sandbox())
     }
 
-    /// The endpoints made so far.
+    /// Returns the endpoints created so far.
     pub fn endpoints(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
         let entries = self.variants.entries.iter();
         entries.flat_map(|entry| {
@@ -341,7 +345,7 @@ impl Device {
         })
     }
 
-    /// The place, among the description's methods, of the one that a request with this config means.
+    /// Returns the index, among the description's methods, of the method for this config.
     pub fn meant(&self, config: Option<&str>) -> Result<usize, Refusal> {
         match config {
             None => self.default.clone(),
@@ -349,8 +353,8 @@ impl Device {
         }
     }
 
-    /// What a method takes that runs here, by its place among the description's methods. Reads the model's
-    /// file when it is asked for the first time.
+    /// Returns the inputs that a runnable method takes, by its index among the description's
+    /// methods. Reads the model's file at the first call.
     pub fn takes(&self, method: usize) -> Option<&Takes> {
         let entry = self.variants.entries.get(method)?;
         let model = entry.model.as_ref().ok()?;
@@ -361,7 +365,7 @@ impl Device {
         )
     }
 
-    /// The method that a config means.
+    /// Returns the method for a config.
     fn chosen(&self, config: Option<&str>) -> Result<&Entry, Refusal> {
         let entry = |index: usize| &self.variants.entries[index];
         let Some(config) = config else {
@@ -373,7 +377,7 @@ impl Device {
         let index = self.resolve(&self.read_config(config)?.0)?;
         if config.len() <= LONGEST_REMEMBERED {
             self.remembered.rcu(|known| {
-                // A client that makes up configs costs others a look-up, not memory.
+                // A client that sends many different configs costs others a lookup, not memory.
                 let mut known = if known.len() < REMEMBERED {
                     HashMap::clone(known)
                 } else {
@@ -395,7 +399,7 @@ impl Device {
             return Ok(Arc::clone(endpoint));
         }
         let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-        // It may have been drained while this waited: nobody would drain what is made now.
+        // The device may have been drained while this waited; nobody would drain a new endpoint.
         if stopped() {
             return Err(CallError::Stopped);
         }
@@ -441,7 +445,7 @@ impl PreparedTensors {
         sides::run(&self.endpoint, caller, asked, timeout).await
     }
 
-    /// The first output, as one vector.
+    /// Returns the first output as one vector.
     async fn vector(
         self,
         caller: AccountId,
@@ -450,7 +454,9 @@ impl PreparedTensors {
         let outputs = self.run(caller, timeout).await?;
         let vector = outputs.first().map(Tensor::to_f32).unwrap_or_default();
         if vector.is_empty() {
-            return Err(CallError::Failed("the model gave no vector".to_owned()));
+            return Err(CallError::Failed(
+                "the model did not return a vector".to_owned(),
+            ));
         }
         Ok(vector)
     }
@@ -468,7 +474,7 @@ impl PreparedTensors {
     }
 }
 
-/// An answer of `size` bytes as it is written, away from the threads of connections if it is large.
+/// Encodes an answer of `size` bytes, on a blocking thread if it is large.
 async fn written(
     size: usize,
     write: impl FnOnce() -> Vec<u8> + Send + 'static,
@@ -477,7 +483,7 @@ async fn written(
         return Ok(write());
     }
     let written = tokio::task::spawn_blocking(write).await;
-    written.map_err(|_| CallError::Failed("the answer could not be written".to_owned()))
+    written.map_err(|_| CallError::Failed("encoding the answer failed".to_owned()))
 }
 
 fn runnable(entry: &Entry) -> Result<&EndpointModel, CallError> {
@@ -485,7 +491,8 @@ fn runnable(entry: &Entry) -> Result<&EndpointModel, CallError> {
     model.map_err(|reason| CallError::NoInstances(reason.clone()))
 }
 
-/// The entry that a choice means: of a package that classifies the encoder, unless it names a component.
+/// Resolves a choice. In a package that classifies, it means the encoder unless a component is
+/// named.
 fn resolved(
     choice: &Choice,
     variants: &Variants,
@@ -548,7 +555,7 @@ fn describe(
     }
 }
 
-/// What the entries have, in their order.
+/// Returns the distinct values of the entries, in their order.
 fn each_once<'e>(
     entries: &'e [Entry],
     value: impl Fn(&'e Entry) -> Option<&'e str>,

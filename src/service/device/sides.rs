@@ -1,4 +1,4 @@
-//! Explains failed runs on pictures whose sides the model does not take.
+//! Explains failed runs on pictures of sizes that the model does not accept.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,8 @@ use super::super::{CallError, Refusal};
 use crate::account::AccountId;
 use crate::tensor::Tensor;
 
-/// Runs the model. If it fails and its inputs (with the flag that they were given as a picture) break the model's
-/// rule for sides, the error says so.
+/// Runs the model. If it fails and its inputs violate the model's rule for picture sizes, the error
+/// says so. The flag is set if the inputs were given as a picture.
 pub(super) async fn run(
     endpoint: &Endpoint,
     caller: AccountId,
@@ -33,7 +33,7 @@ pub(super) async fn run(
     Err(broken.map_or(error, CallError::Refused))
 }
 
-/// The refusal of sides that break the rule.
+/// Returns the refusal of sizes that violate the rule.
 fn refusal(rule: &SideRule, shapes: &[Vec<u64>], is_picture: bool) -> Option<Refusal> {
     let SideRule { sides, step } = rule;
     let shape = shapes.get(sides.input)?;
@@ -41,10 +41,10 @@ fn refusal(rule: &SideRule, shapes: &[Vec<u64>], is_picture: bool) -> Option<Ref
     if height % step == 0 && width % step == 0 {
         return None;
     }
-    // The nearest size that is one.
+    // The nearest valid size.
     let [tall, wide] = [height, width].map(|side| ((side + step / 2) / step).max(1) * step);
     let message = format!(
-        "sides must be multiples of {step}: expected {wide}×{tall}, or others that are, got {width}×{height}"
+        "sides must be multiples of {step}: expected for example {wide}×{tall}, got {width}×{height}"
     );
     let place = match (is_picture, shapes.len()) {
         (true, _) => "$.image_base64",
@@ -73,7 +73,7 @@ mod tests {
         let refusal = of([1, 3, 75, 100]).expect("they are no multiples");
         assert_eq!(
             refusal.message,
-            "sides must be multiples of 32: expected 96×64, or others that are, got 100×75"
+            "sides must be multiples of 32: expected for example 96×64, got 100×75"
         );
         assert_eq!(refusal.place.as_deref(), Some("$.image_base64"));
         assert_eq!(of([1, 3, 64, 96]), None, "something else has failed");

@@ -1,33 +1,33 @@
-//! What requests to a method may have in them, for those who describe it.
+//! Describes the inputs that requests to a method may contain, for API documentation.
 //!
-//! Invariant: what it says is accepted is not refused when a request is checked.
+//! Invariant: inputs that it describes as valid are accepted when a request is checked.
 
 use super::super::engine::EndpointModel;
 use super::embedding::{TakesTexts, TextFiles};
 use crate::tensor::DType;
 use crate::tensor::input::{self, Extent};
 
-/// What a method takes.
+/// Inputs of a method.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Takes {
     /// Its inputs, in order.
     pub inputs: Vec<TakesInput>,
-    /// Texts in place of tensors, where they may be given.
+    /// Texts instead of tensors, if supported.
     pub texts: Option<TakesTexts>,
 }
 
-/// What an input takes.
+/// An input of a method.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakesInput {
     /// Its name.
     pub name: String,
     /// Element type.
     pub dtype: DType,
-    /// Sizes, outermost first; `None` where the model does not give the rank.
+    /// Sizes, outermost first; `None` if the model does not declare the rank.
     pub extents: Option<Vec<Extent>>,
-    /// The only value that it may have, as JSON.
+    /// The only allowed value, as JSON.
     pub fixed: Option<String>,
-    /// Its elements are indices into so many rows.
+    /// Number of rows that its elements are indices into.
     pub rows: Option<u64>,
 }
 

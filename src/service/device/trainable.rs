@@ -1,5 +1,5 @@
-//! A package's models as what others are trained on: which one makes vectors, what files it is made of, and the
-//! vector of a picture.
+//! A package's models as the base of training: which model computes embeddings, its files, and
+//! embedding of pictures.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::model;
 use crate::package::Backend;
 use crate::text::tokenizer::TokenizerFiles;
 
-/// What vectors are made of.
+/// Kind of content to embed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Holds {
@@ -25,29 +25,29 @@ pub enum Holds {
     Image,
 }
 
-/// A model that makes vectors.
+/// A model that computes embeddings, with its files.
 #[derive(Debug, Clone)]
 pub struct EncoderFiles {
-    /// The config that names it.
+    /// The config that describes it.
     pub package: Arc<PackageConfig>,
     /// The backend.
     pub backend: Backend,
     /// The precision.
     pub precision: String,
-    /// The component that it is, in a package of several.
+    /// Its component, in a multi-component package.
     pub component: Option<String>,
     /// The model's file.
     pub model: PathBuf,
-    /// Files that the model keeps data in.
+    /// External data files of the model.
     pub external: Vec<PathBuf>,
-    /// The tokenizer, of one that texts are given to.
+    /// The tokenizer of a model for texts.
     pub tokenizer: Option<TokenizerFiles>,
-    /// Directories with files that say how texts are embedded.
+    /// Directories that may contain settings for embedding texts.
     pub directories: Vec<PathBuf>,
 }
 
 impl Holds {
-    /// The key of a request's picture, or of a dataset's rows.
+    /// Returns the key of such content in requests and dataset rows.
     pub fn key(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -57,17 +57,17 @@ impl Holds {
 }
 
 impl Device {
-    /// Whether a classifier can be trained on its vectors, of texts or of pictures.
+    /// Returns whether a classifier can be trained on its embeddings of texts or pictures.
     pub fn trains(&self, holds: Holds) -> bool {
         self.classifies.is_none() && self.variants.entries.iter().any(of(holds))
     }
 
-    /// Whether a classifier can be trained on its vectors.
+    /// Returns whether a classifier can be trained on its embeddings.
     pub fn is_trainable(&self) -> bool {
         self.trains(Holds::Text) || self.trains(Holds::Image)
     }
 
-    /// The model that makes vectors by this predict config.
+    /// Returns the embedding model for this predict config.
     pub fn encoder(&self, holds: Holds, config: &str) -> Result<EncoderFiles, CallError> {
         let entry = self.encoder_entry(holds, config)?;
         let model = &runnable(entry)?.model;
@@ -87,7 +87,8 @@ impl Device {
         })
     }
 
-    /// The vector of a picture. What is wrong with it is told before the model runs.
+    /// Returns the embedding of a picture. Faults of the picture are reported before the model
+    /// runs.
     pub async fn embed_picture(
         &self,
         image_base64: &str,
@@ -111,10 +112,10 @@ impl Device {
         if !self.trains(holds) {
             let message = match holds {
                 Holds::Text => {
-                    "the service embeds no texts; a dataset of texts cannot be trained on it"
+                    "the service does not embed texts, so it cannot be trained on a dataset of texts"
                 }
                 Holds::Image => {
-                    "the service embeds no pictures; a dataset of pictures cannot be trained on it"
+                    "the service does not embed pictures, so it cannot be trained on a dataset of pictures"
                 }
             };
             return Err(Refusal::at("$.datasetId", message).into());
@@ -125,7 +126,7 @@ impl Device {
     }
 }
 
-/// Whether a method makes vectors of what is held.
+/// Returns a filter for methods that embed this kind of content.
 fn of(holds: Holds) -> impl Fn(&Entry) -> bool {
     move |entry| match holds {
         Holds::Text => entry.embeds(),

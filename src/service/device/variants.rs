@@ -1,7 +1,7 @@
-//! All methods of all variants of a package, in the order in which they are preferred.
+//! Lists all methods of all variants of a package in order of preference.
 //!
-//! Invariant: the entries of a variant stand together; variants stand in the specification's order of
-//! backends, those that are not quantized first, then as in the file.
+//! Invariant: the entries of a variant are adjacent. Variants have the specification's order of
+//! backends; within a backend, unquantized ones come first, then the order of the file applies.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,26 +20,26 @@ use crate::runtime::selection::{ModelFile, SelectionError};
 use crate::runtime::target;
 use crate::tensor::{Signature, input};
 
-/// The capability of models that pictures are given to, for their vectors.
+/// Capability of models that embed pictures.
 const PICTURE_EMBEDDING: &str = "image-embedding";
 
-/// The capability of packages that classify.
+/// Capability of packages that classify.
 const CLASSIFICATION: &str = "classification";
 
-/// The component that makes vectors, in a package that classifies by them.
+/// Component that computes embeddings in a package that classifies.
 pub(super) const ENCODER: &str = "encoder";
 
-/// The component that makes probabilities of them.
+/// Component that computes label probabilities from embeddings.
 pub(super) const HEAD: &str = "head";
 
-/// One config of a package, which was validated.
+/// One validated config of a package.
 #[derive(Debug, Clone)]
 pub struct PackageConfig {
     /// Its path.
     pub path: PathBuf,
-    /// What it says.
+    /// Its content.
     pub config: Config,
-    /// The precision list that rules it.
+    /// The precision list that applies to it.
     pub precisions: Arc<PrecisionList>,
 }
 
@@ -47,41 +47,41 @@ pub struct PackageConfig {
 #[derive(Debug)]
 pub(super) struct Variants {
     pub(super) entries: Vec<Entry>,
-    /// Bytes of each variant's files, in the order of [`Entry::variant`].
+    /// Total size of each variant's files in bytes, in the order of [`Entry::variant`].
     pub(super) sizes: Vec<u64>,
 }
 
 /// One method of one model file.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The config that it stands in.
+    /// The config that declares it.
     pub(super) package: Arc<PackageConfig>,
-    /// Which variant it belongs to.
+    /// Index of its variant.
     pub(super) variant: usize,
     pub(super) backend: Backend,
     pub(super) precision: String,
     pub(super) quantized: bool,
     pub(super) component: Option<String>,
     pub(super) method: String,
-    /// What the header says of inputs and outputs, if they are tensors.
+    /// Inputs and outputs from the model's header, if they are tensors.
     pub(super) signature: Option<Signature>,
-    /// What its sessions load, or why nothing here runs it.
+    /// The model that its sessions load, or the reason why this build cannot run it.
     pub(super) model: Result<EndpointModel, String>,
-    /// What is to be told of answers where nothing but this build runs it.
+    /// Notes on answers that only an interpretation by this build produces.
     pub(super) reading: Option<Reading>,
-    /// Made when it is first called.
+    /// Created at the first call.
     pub(super) endpoint: OnceLock<Arc<Endpoint>>,
-    /// Read when it is first asked for.
+    /// Read at the first use.
     pub(super) takes: OnceLock<Takes>,
-    /// What texts need, if its package has it.
+    /// Files for texts, if the package has them.
     pub(super) text: Option<TextFiles>,
-    /// Made when texts are first given to it.
+    /// Created when texts are first embedded.
     pub(super) embedder: EmbedderCell,
-    /// Made when a text is first asked of it.
+    /// Created when a text is first generated.
     pub(super) generator: OnceLock<Arc<TextEndpoint>>,
 }
 
-/// A variant before it has its place among the others.
+/// A variant that is not sorted yet.
 struct Candidate<'c> {
     package: &'c Arc<PackageConfig>,
     backend: Backend,
@@ -91,7 +91,8 @@ struct Candidate<'c> {
 }
 
 impl Variants {
-    /// Reads the headers of all model files that the configs name. `service` is what logs and metrics call it.
+    /// Reads the headers of all model files in the configs. `service` is the name in logs and
+    /// metrics.
     pub(super) fn read(configs: &[PackageConfig], service: &str) -> Result<Self, String> {
         let mut candidates = Vec::new();
         let configs: Vec<Arc<PackageConfig>> = configs.iter().cloned().map(Arc::new).collect();
@@ -99,8 +100,8 @@ impl Variants {
             candidates.extend(candidates_of(package)?);
         }
         let backend = |backend| Backend::ALL.iter().position(|known| *known == backend);
-        // A token that the list does not have stands between those that are known to be one or the
-        // other. The sort is stable: the file's order is the last word.
+        // Precisions that the list does not contain rank between unquantized and quantized ones.
+        // The sort is stable and otherwise keeps the file's order.
         let rank = |quantized| match quantized {
             Some(false) => 0,
             None => 1,
@@ -115,7 +116,7 @@ impl Variants {
             variants.add(candidate, service)?;
         }
         if variants.entries.is_empty() {
-            return Err("none of its files is a model that can be read here".to_owned());
+            return Err("it does not contain a model in a supported format".to_owned());
         }
         Ok(variants)
     }
@@ -129,7 +130,7 @@ impl Variants {
                 ModelFile::of_variant(&package.path, &package.config, candidate.variant, file);
             let model = match opened {
                 Ok(model) => model,
-                // A scheduler's settings, a tokenizer: a component, but no model.
+                // A component that is not a model, such as a scheduler's settings or a tokenizer.
                 Err(SelectionError::Model {
                     model,
                     error: OpenError::UnknownFormat,
@@ -207,7 +208,7 @@ impl Entry {
         }
     }
 
-    /// Why requests to it have no answer, as far as is known.
+    /// Returns the reason why requests to it fail, as far as known.
     pub(super) fn failure(&self) -> Option<String> {
         if let Err(reason) = &self.model {
             return Some(reason.clone());
@@ -220,7 +221,7 @@ impl Entry {
         failure.map(CallError::reason)
     }
 
-    /// Whether requests to it are refused before they are looked at.
+    /// Returns whether requests to it are rejected without a check.
     pub(super) fn is_refused(&self) -> bool {
         match (&self.model, self.generator.get(), self.embedder.get()) {
             (Err(_), ..) | (_, None, Some(Err(_))) => true,
@@ -229,13 +230,13 @@ impl Entry {
         }
     }
 
-    /// Whether its package generates texts.
+    /// Returns whether its package generates texts.
     pub(super) fn generates(&self) -> bool {
         self.text.as_ref().is_some_and(TextFiles::generates)
     }
 
-    /// Whether a picture can be given to it and a vector comes out: its package says so, and it takes one
-    /// picture and nothing else.
+    /// Returns whether it embeds pictures: its package declares it, and a single picture is its
+    /// only input.
     pub(super) fn embeds_pictures(&self) -> bool {
         let config = &self.package.config;
         let says = config.capabilities.iter().any(|it| it == PICTURE_EMBEDDING)
@@ -246,8 +247,7 @@ impl Entry {
         signature.inputs.len() == 1 && input::picture_inputs(signature).len() == 1
     }
 
-    /// Whether texts can be given to it, as far as its header tells; whether anything here runs it or
-    /// not.
+    /// Returns whether it embeds texts, judged by its signature, even if this build cannot run it.
     pub(super) fn embeds(&self) -> bool {
         let (Some(text), Some(signature)) = (&self.text, &self.signature) else {
             return false;
@@ -255,7 +255,7 @@ impl Entry {
         text.embeds(signature)
     }
 
-    /// The same for the registry.
+    /// Describes it for the registry.
     pub(super) fn describe(&self) -> MethodDescription {
         let signature = self.signature.as_ref();
         MethodDescription {
@@ -270,7 +270,7 @@ impl Entry {
     }
 }
 
-/// Whether the component makes the vectors that a package classifies by.
+/// Returns whether the component computes the embeddings of a package that classifies.
 pub(super) fn is_encoder(config: &Config, component: Option<&str>) -> bool {
     let classifies = config.capabilities.iter().any(|it| it == CLASSIFICATION);
     let files = || config.variants.iter().flat_map(|variant| &variant.files);
@@ -281,13 +281,13 @@ pub(super) fn is_encoder(config: &Config, component: Option<&str>) -> bool {
 fn candidates_of(package: &Arc<PackageConfig>) -> Result<Vec<Candidate<'_>>, String> {
     let at = || package.path.display();
     let Some(backend) = package.config.backend else {
-        return Err(format!("{}: no backend", at()));
+        return Err(format!("{}: missing backend", at()));
     };
     let variants = package.config.variants.iter();
     variants
         .map(|variant| {
             let Some(precision) = variant.precision.clone() else {
-                return Err(format!("{}: a variant without a precision", at()));
+                return Err(format!("{}: missing precision of a variant", at()));
             };
             Ok(Candidate {
                 package,
@@ -307,13 +307,13 @@ fn file_size(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |metadata| metadata.len())
 }
 
-/// Bytes of the files beside a model that it keeps data in.
+/// Returns the total size of a model's external data files, in bytes.
 fn external_size(model: &Path, info: &ModelInfo) -> u64 {
     let files = external_files(model, info);
     files.iter().map(|file| file_size(file)).sum()
 }
 
-/// Those files, each once.
+/// Returns the distinct external data files of a model.
 pub(super) fn external_files(model: &Path, info: &ModelInfo) -> Vec<PathBuf> {
     let directory = match model.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

@@ -1,7 +1,7 @@
-//! Embeddings as chat applications ask for them: `input` in, a list of vectors out, as numbers or base64.
+//! Embeddings requests of chat adapters: `input` in, a list of vectors out, as numbers or base64.
 //!
-//! Invariant: vectors stand in the order of what was given; on the wire they are numbers unless the
-//! request says otherwise.
+//! Invariant: vectors have the order of the inputs. They are written as numbers unless the request
+//! selects base64.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,14 +18,14 @@ use super::Embedding;
 use crate::account::AccountId;
 use crate::text::embedding::{Given, MAX_TEXTS};
 
-/// How a request wants its vectors.
+/// Parsed options of an embeddings request.
 #[derive(Debug)]
 pub(super) struct AskedEmbeddings {
     model: Option<String>,
     is_base64: bool,
 }
 
-/// A request that was checked.
+/// A checked request.
 #[derive(Debug)]
 pub struct PreparedEmbeddings {
     asked: AskedEmbeddings,
@@ -34,7 +34,7 @@ pub struct PreparedEmbeddings {
 }
 
 impl AskedEmbeddings {
-    /// Reads a request. `chosen` are the keys of a config that are no part of it.
+    /// Parses a request. `chosen` are config keys that do not belong to it.
     pub(super) fn read(
         call: AdapterCall,
         body: &[u8],
@@ -47,14 +47,11 @@ impl AskedEmbeddings {
             Some("float") => false,
             _ if fields.get("encoding_format").is_none_or(Value::is_null) => false,
             _ => {
-                return Err(wrong(
-                    "$.encoding_format",
-                    "`float` or `base64` belongs here",
-                ));
+                return Err(wrong("$.encoding_format", "expected `float` or `base64`"));
             }
         };
         if fields.get("dimensions").is_some_and(|it| !it.is_null()) {
-            let message = "this model's vectors have one length; leave `dimensions` out";
+            let message = "this model's vectors have a fixed length; remove `dimensions`";
             return Err(wrong("$.dimensions", message));
         }
         let model = fields
@@ -75,7 +72,7 @@ impl PreparedEmbeddings {
         }
     }
 
-    /// Embeds and writes the answer.
+    /// Embeds the inputs and writes the answer.
     pub(super) async fn predict(
         self,
         caller: AccountId,
@@ -114,9 +111,9 @@ impl PreparedEmbeddings {
     }
 }
 
-/// A text, texts, ids of tokens, or lists of them.
+/// Parses a text, texts, token ids, or lists of token ids.
 fn given(input: &Value) -> Result<Given, Refusal> {
-    let expected = "a string, strings, ids of tokens, or lists of them belong here";
+    let expected = "expected a string, strings, token ids, or lists of them";
     let texts = |items: &[Value]| -> Option<Vec<String>> {
         items
             .iter()
@@ -126,7 +123,7 @@ fn given(input: &Value) -> Result<Given, Refusal> {
     match input {
         Value::String(text) => Ok(Given::Texts(vec![text.clone()])),
         Value::Array(items) if items.len() > MAX_TEXTS && !items[0].is_number() => {
-            let message = format!("{} inputs; no more than {MAX_TEXTS} are taken", items.len());
+            let message = format!("{} inputs, more than the limit of {MAX_TEXTS}", items.len());
             Err(wrong("$.input", &message))
         }
         Value::Array(items) => match items.first() {

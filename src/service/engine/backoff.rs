@@ -1,14 +1,14 @@
-//! How long to wait before a session is loaded again that died at once.
+//! Exponential backoff before a session that crashed at once is loaded again.
 //!
-//! Invariant: waits double from [`FIRST`] to [`LONGEST`] and begin anew after a success. Reads no
-//! clock: time is an argument.
+//! Invariant: pauses double from [`FIRST`] to [`LONGEST`] and reset after a success. Time is an
+//! argument; this type reads no clock.
 
 use std::time::{Duration, Instant};
 
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Failures in a row, and the time before which nothing is tried.
+/// Number of consecutive failures and the earliest time of the next attempt.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     failures: u32,
@@ -16,7 +16,7 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// It failed at `now`; the time of the next attempt.
+    /// Records a failure at `now` and returns the time of the next attempt.
     pub(super) fn fail(&mut self, now: Instant) -> Instant {
         let factor = 1_u32 << self.failures.min(16);
         let until = now + FIRST.saturating_mul(factor).min(LONGEST);
@@ -25,17 +25,17 @@ impl Backoff {
         until
     }
 
-    /// It worked.
+    /// Records a success.
     pub(super) fn reset(&mut self) {
         *self = Self::default();
     }
 
-    /// Whether it has failed more than once in a row.
+    /// Returns whether there was more than one failure in a row.
     pub(super) fn is_repeated(&self) -> bool {
         self.failures > 1
     }
 
-    /// What is left to wait, if anything.
+    /// Returns the remaining pause, if any.
     pub(super) fn left(&self, now: Instant) -> Option<Duration> {
         let left = self.until?.saturating_duration_since(now);
         (!left.is_zero()).then_some(left)

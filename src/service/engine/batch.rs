@@ -1,8 +1,9 @@
-//! Several requests in one run: which may share one, how they are joined and divided, and the proof
-//! that the first dimension of a model is a batch at all.
+//! Batching of several requests into one run: compatible requests are joined, and the outputs are
+//! split again.
 //!
-//! Invariant: nothing is joined before the proof; each request gets its own rows back. Knows nothing
-//! of sessions and queues.
+//! Before the first batch, a trial proves that the model's first dimension is a batch dimension.
+//! Invariant: requests are joined only after that proof, and each request gets its own rows back.
+//! This module knows nothing of sessions and queues.
 
 use bytes::Bytes;
 
@@ -12,23 +13,24 @@ use crate::tensor::agreement::Comparison;
 use crate::tensor::input::Generator;
 use crate::tensor::{DType, JoinError, Signature, Tensor, TensorError, TensorSpec};
 
-/// Random requests are tried until every output has been seen to depend on them, at most so often.
+/// Maximum number of random requests for proving that every output depends on the inputs.
 const TRIALS: u64 = 8;
 
-/// What is known of an endpoint's first dimension.
+/// State of the proof that an endpoint's first dimension is a batch dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Batching {
-    /// It is no batch, or nobody asked for batches.
+    /// It is not a batch dimension, or batching is disabled.
     Off,
-    /// It may be a batch.
+    /// It may be a batch dimension.
     Untested,
-    /// Somebody is finding out.
+    /// The trial is in progress.
     Testing,
-    /// It is a batch.
+    /// It is a batch dimension.
     On,
 }
 
-/// Most rows of a run where the first dimension of all inputs and outputs is open.
+/// Returns the maximum number of rows of a run, if the first dimension of all inputs and outputs is
+/// open.
 pub(super) fn rows_limit(signature: &Signature) -> Option<u64> {
     let specs = || signature.inputs.iter().chain(&signature.outputs);
     if signature.inputs.is_empty() || signature.outputs.is_empty() {
@@ -38,7 +40,7 @@ pub(super) fn rows_limit(signature: &Signature) -> Option<u64> {
     for spec in specs() {
         match spec.dims.as_ref()?.first()? {
             Dim::Fixed(_) => return None,
-            // Joined requests may have a size that the model does not take.
+            // Joined requests might have a size that the model does not allow.
             Dim::Dynamic {
                 allowed: Some(allowed),
                 ..
@@ -57,26 +59,27 @@ pub(super) fn rows_limit(signature: &Signature) -> Option<u64> {
     };
     let first = |spec: &TensorSpec| spec.dims.as_ref()?.first().and_then(symbol);
     let rows: Vec<String> = specs().filter_map(first).collect();
-    // A symbol that is also the size of another axis is no batch: `[n, n]` grows in both.
+    // A symbol that is also the size of another axis cannot be a batch: `[n, n]` grows in both
+    // axes.
     let mut others = specs().flat_map(|spec| spec.dims.iter().flatten().skip(1));
     let elsewhere = others.any(|dim| symbol(dim).is_some_and(|name| rows.contains(&name)));
     (limit > 1 && !elsewhere).then_some(limit)
 }
 
-/// Rows of a request, if all its inputs have as many and there are some.
+/// Returns the number of rows of a request, if all inputs have the same non-zero number.
 pub(super) fn rows(inputs: &[Tensor]) -> Option<u64> {
     let rows = *inputs.first()?.shape().first()?;
     let same = |tensor: &Tensor| tensor.shape().first() == Some(&rows);
     (rows > 0 && inputs.iter().all(same)).then_some(rows)
 }
 
-/// Whether two requests agree in everything but their rows.
+/// Returns whether two requests agree in everything except their rows.
 pub(super) fn agree(a: &[Tensor], b: &[Tensor]) -> bool {
     let same = |(a, b): (&Tensor, &Tensor)| a.shape().get(1..) == b.shape().get(1..);
     a.len() == b.len() && a.iter().zip(b).all(same)
 }
 
-/// Joins the inputs of requests, one after the other.
+/// Concatenates the inputs of requests.
 pub(super) fn join(requests: &[&[Tensor]]) -> Result<Vec<Tensor>, JoinError> {
     let inputs = requests.first().map_or(0, |inputs| inputs.len());
     let joined = (0..inputs).map(|place| {
@@ -87,8 +90,8 @@ pub(super) fn join(requests: &[&[Tensor]]) -> Result<Vec<Tensor>, JoinError> {
     joined.collect()
 }
 
-/// Divides outputs into those of requests of so many rows each; `None` if they do not have as many
-/// rows together. The parts share the outputs' bytes.
+/// Splits outputs among requests with these numbers of rows; `None` if the total differs. The parts
+/// share the outputs' bytes.
 pub(super) fn split(outputs: Vec<Tensor>, rows: &[u64]) -> Option<Vec<Vec<Tensor>>> {
     let total: u64 = rows.iter().sum();
     let mut divided: Vec<Vec<Tensor>> = rows.iter().map(|_| Vec::new()).collect();
@@ -112,15 +115,16 @@ pub(super) fn split(outputs: Vec<Tensor>, rows: &[u64]) -> Option<Vec<Vec<Tensor
     Some(divided)
 }
 
-/// Proves that the first dimension is a batch: random requests give the same alone and together.
-/// `like` is a request whose sizes are used. The reason if it is none, or if that is not certain.
+/// Proves that the first dimension is a batch dimension: random requests give the same results
+/// alone and together. `like` is a request whose sizes are used. Returns the reason if the proof
+/// fails.
 pub(super) fn prove(
     like: &[Tensor],
     limit: u64,
     mut run: impl FnMut(&[Tensor]) -> Result<Vec<Tensor>, EngineError>,
 ) -> Result<(), String> {
     let rows = rows(like).unwrap_or(1);
-    // Different sizes where the limit leaves room: a row must not depend on its place either.
+    // Different sizes, if the limit allows: a row must not depend on its position either.
     let sizes = match (rows, limit) {
         (rows, limit) if rows.saturating_mul(2) < limit => [rows, rows + 1],
         (rows, limit) => [rows.min(limit / 2), rows.min(limit / 2)],
@@ -137,7 +141,7 @@ pub(super) fn prove(
         let alone = [ask(&a, "alone")?, ask(&b, "alone")?];
         let together = ask(&join(&[&a, &b]).map_err(words)?, "together")?;
         let parts = split(together, &sizes)
-            .ok_or("the outputs have not as many rows as the inputs together")?;
+            .ok_or("the number of output rows differs from the number of input rows")?;
         for (alone, part) in alone.iter().zip(&parts) {
             same(alone, part)?;
         }
@@ -150,7 +154,7 @@ pub(super) fn prove(
             return Ok(());
         }
     }
-    Err("an output does not depend on random inputs, so nothing is proved".to_owned())
+    Err("an output does not depend on random inputs, so the trial is inconclusive".to_owned())
 }
 
 fn words(error: impl std::fmt::Display) -> String {
@@ -181,7 +185,7 @@ fn same(alone: &[Tensor], together: &[Tensor]) -> Result<(), String> {
         };
         if off {
             return Err(format!(
-                "rows differ alone and together, by {:.1e} of the largest value",
+                "rows differ between single and batched runs by {:.1e} of the largest value",
                 agreement.max_rel
             ));
         }
@@ -189,10 +193,11 @@ fn same(alone: &[Tensor], together: &[Tensor]) -> Result<(), String> {
     Ok(())
 }
 
-/// Largest difference of outputs that are computed in another order; `None` is no difference at all.
+/// Returns the tolerated relative difference for outputs that were computed in another order;
+/// `None` requires equality.
 fn tolerance(dtype: DType) -> Option<f64> {
     match dtype {
-        // One or two of their last places.
+        // One or two units in the last place.
         DType::Float16 => Some(2e-3),
         DType::Bfloat16 => Some(1.6e-2),
         dtype if dtype.is_float() => Some(1e-4),

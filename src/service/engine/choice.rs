@@ -1,7 +1,8 @@
-//! Which engine and provider answer for an endpoint: the first candidate that has run the model.
+//! Chooses the engine and execution provider of an endpoint: the first candidate that has run the
+//! model.
 //!
-//! Invariant: a candidate is passed over only for a failure that is its own; once one has run the
-//! model it is used for every later session, until it fails to load.
+//! Invariant: a candidate is skipped only for a failure that is its own. Once a candidate has run
+//! the model, it is used for all later sessions until it fails to load.
 
 use super::loaded::call_error;
 use crate::engine::EngineError;
@@ -18,7 +19,7 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// Nothing is chosen yet.
+    /// Creates an open choice.
     pub(super) fn new(format: &str, backend: Option<Backend>) -> Self {
         Self {
             candidates: candidates(format, backend),
@@ -27,7 +28,7 @@ impl Choice {
         }
     }
 
-    /// What to load next.
+    /// Returns the candidate to load next.
     pub(super) fn next(&self) -> Option<Candidate> {
         let untried = |candidate: &&Candidate| {
             let mut passed_over = self.passed_over.iter();
@@ -37,7 +38,7 @@ impl Choice {
             .or_else(|| self.candidates.iter().find(untried).copied())
     }
 
-    /// Whether another candidate is tried if this one fails so.
+    /// Returns whether another candidate is tried after this error.
     pub(super) fn goes_on(&self, candidate: Candidate, error: &EngineError) -> bool {
         let is_left = |other: &&Candidate| {
             let mut passed_over = self.passed_over.iter();
@@ -46,24 +47,24 @@ impl Choice {
         candidate.is_passed_over_for(error) && self.candidates.iter().any(|it| is_left(&it))
     }
 
-    /// The candidate that has run the model.
+    /// Returns the candidate that has run the model.
     pub(super) fn made(&self) -> Option<Candidate> {
         self.proven
     }
 
-    /// Whether a candidate has run the model.
+    /// Returns whether a candidate has run the model.
     pub(super) fn is_made(&self) -> bool {
         self.proven.is_some()
     }
 
-    /// It has run the model.
+    /// Records that the candidate has run the model.
     pub(super) fn prove(&mut self, candidate: Candidate) {
         self.proven = Some(candidate);
         self.passed_over.clear();
     }
 
-    /// It failed to load, or in the run that was to prove it. The error if no other candidate is left
-    /// to try: then the choice begins anew.
+    /// Records that the candidate failed to load, or failed in its first run. Returns the error if
+    /// it was the last candidate; the choice then starts over.
     pub(super) fn fail(
         &mut self,
         candidate: Candidate,
@@ -87,13 +88,14 @@ impl Choice {
     }
 }
 
-/// Why nothing on this machine runs this format, if so.
+/// Returns the error if no engine on this machine runs this format.
 pub(super) fn refused_format(format: &str) -> Option<CallError> {
     let refusal = require_runnable(format).err()?;
     Some(CallError::NoInstances(refusal.to_string()))
 }
 
-/// A model that cannot be loaded has no instance; one that fails on an input has failed.
+/// Converts an error of loading: a model that cannot be loaded has no instances, while one that
+/// fails on an input has failed.
 fn of_loading(error: &EngineError) -> CallError {
     match error {
         EngineError::Load { .. } | EngineError::Corrupt { .. } => {

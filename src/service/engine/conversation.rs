@@ -1,9 +1,10 @@
-//! A conversation: several runs of one session, each beginning with what the one before has left.
+//! A conversation: several runs of one session, where each run continues from the state (the KV
+//! cache) that the previous one left.
 //!
-//! The first step waits in the endpoint's queue as any request does; the session that has answered it
-//! is then kept for the steps that follow. Invariant: no other caller's run comes between two steps,
-//! and a session is kept no longer than the conversation lets it be idle: one that is abandoned holds
-//! nothing for ever.
+//! The first step waits in the endpoint's queue like any request. The session that answered it is
+//! then reserved for the following steps. Invariant: no other caller's run takes place between two
+//! steps. An idle timeout limits how long a session is reserved, so an abandoned conversation does
+//! not hold it forever.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,18 +19,19 @@ use crate::engine::{Begins, Lanes};
 use crate::service::CallError;
 use crate::tensor::Tensor;
 
-/// How long a request waits for another session to load before a resting conversation gives way.
+/// Time that a request waits for another session to load before a resting conversation gives up its
+/// session.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-const LONG_REST: &str = "it rested for longer than it may";
+const LONG_REST: &str = "it exceeded its maximum rest";
 
-/// Several runs of one session of an endpoint. Dropping it gives the session back.
+/// Several runs of one session of an endpoint. Dropping it releases the session.
 #[derive(Debug)]
 pub struct Conversation {
     shared: Arc<Shared>,
     caller: AccountId,
     terms: Terms,
-    /// Its number in the endpoint, once its first step is on its way.
+    /// Its number in the endpoint, once its first step was submitted.
     number: Option<u64>,
 }
 
@@ -46,9 +48,9 @@ impl Conversation {
         }
     }
 
-    /// Runs the next step. `inputs` fit the endpoint's signature. The first step begins anew and may
-    /// wait for a session, each other one begins with what the step before has left. A step that fails,
-    /// or whose future is dropped, ends the conversation.
+    /// Runs the next step. `inputs` fit the endpoint's signature. The first step starts from an
+    /// empty state and may wait for a session; each later step continues from the previous one. A
+    /// step that fails, or whose future is dropped, ends the conversation.
     pub async fn run(
         &mut self,
         inputs: Vec<Tensor>,
@@ -57,8 +59,8 @@ impl Conversation {
         self.step(Begins::AsLeft, inputs, timeout).await
     }
 
-    /// The same, and tells what the step begins with of what the steps before it have left. The first step
-    /// begins anew, whatever it says: its lanes keep nothing.
+    /// Runs the next step from an explicit part of the previous state. The first step always starts
+    /// from an empty state; its lanes keep nothing.
     pub async fn step(
         &mut self,
         begins: Begins,
@@ -80,9 +82,9 @@ impl Conversation {
         ticket.answer(timeout).await
     }
 
-    /// Lets the conversation rest until its next step, for `longest` at most: its session stays as it is
-    /// unless others need it or its memory. If it was taken away, the next step is
-    /// [`CallError::Over`]. Resting, it does not count as running.
+    /// Lets the conversation rest until its next step, for at most `longest`. Its session stays
+    /// reserved unless others need it or its memory; if it was taken, the next step returns
+    /// [`CallError::Over`]. A resting conversation does not count as running.
     pub fn rest(&self, longest: Duration) {
         let Some(number) = self.number else { return };
         let mut state = self.shared.lock();
@@ -94,7 +96,7 @@ impl Conversation {
         self.shared.tell_change();
     }
 
-    /// Gives the step to the thread that keeps the session, if it still does.
+    /// Passes the step to the thread that holds the session, if it still does.
     fn next(
         &self,
         number: u64,
@@ -131,7 +133,7 @@ impl Conversation {
     fn why_ended(&self) -> CallError {
         let ended = self.terms.ended.get().cloned();
         ended.unwrap_or_else(|| {
-            CallError::Over("a step of it failed or was given up; begin another one".to_owned())
+            CallError::Over("a step failed or was cancelled; start a new one".to_owned())
         })
     }
 }
@@ -145,7 +147,7 @@ impl Drop for Conversation {
 }
 
 impl State {
-    /// Keeps the session of a seat for the conversation whose step has just ended.
+    /// Reserves the session of a seat for the conversation whose step has just ended.
     pub(super) fn keep(&mut self, seat: u64, live: Vec<u64>) {
         if let Some(seat) = self.seats.get_mut(&seat) {
             seat.run = Some(Run {
@@ -156,14 +158,14 @@ impl State {
         }
     }
 
-    /// Whether what waits needs one more session than there are: nobody is free, or about to be, to take
-    /// it, or whoever is has not for a while.
+    /// Returns whether the waiting requests need another session: too few threads are free, or the
+    /// first request has waited too long.
     fn needs_another(&self) -> bool {
         let waits_long = |first: &Waiting| first.since.elapsed() >= PATIENCE;
         self.queue.len() > self.free() || self.queue.first().is_some_and(waits_long)
     }
 
-    /// Where the next step of a conversation goes.
+    /// Returns the slot for the next step of a conversation.
     fn between(&mut self, number: u64) -> Option<&mut Between> {
         let mut runs = self.seats.values_mut().filter_map(|seat| seat.run.as_mut());
         let run = runs.find(|run| run.live.contains(&number))?;
@@ -172,7 +174,7 @@ impl State {
 }
 
 impl Owner {
-    /// Keeps the session for a conversation and runs its steps, until it is over.
+    /// Holds the session for a conversation and runs its steps until it is over.
     pub(super) fn converse(&mut self, terms: &Terms) {
         while let Some(step) = self.next_step(terms) {
             let begins = step.begins.clone();
@@ -182,7 +184,7 @@ impl Owner {
         }
     }
 
-    /// Waits for the next step. `None` if the session is not kept any more.
+    /// Waits for the next step. Returns `None` when the reservation has ended.
     fn next_step(&self, terms: &Terms) -> Option<Waiting> {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
@@ -207,7 +209,7 @@ impl Owner {
             let end = if is_stopped {
                 Some(CallError::Stopped)
             } else if given_up {
-                Some(CallError::Over("it was given up".to_owned()))
+                Some(CallError::Over("it was cancelled".to_owned()))
             } else if taken {
                 Some(over("its memory was needed while it rested"))
             } else if is_asked {
@@ -230,7 +232,7 @@ impl Owner {
                 run.between = None;
                 return step;
             };
-            // Whoever finds the seat without a run finds the reason too.
+            // A caller that finds the run gone also finds the reason.
             let _ = terms.ended.set(end.clone());
             if let Some(step) = between.asked.take() {
                 step.finish(Err(end));
@@ -245,7 +247,7 @@ impl Owner {
     }
 }
 
-/// How the first step of a conversation begins.
+/// Returns the start state of the first step.
 fn first(begins: Begins) -> Begins {
     match begins {
         Begins::Lanes(lanes) => Begins::Lanes(Lanes {
@@ -257,12 +259,12 @@ fn first(begins: Begins) -> Begins {
 }
 
 fn over(why: &str) -> CallError {
-    CallError::Over(format!("{why}; begin another one"))
+    CallError::Over(format!("{why}; start a new one"))
 }
 
 fn idled(idle: Duration) -> CallError {
     CallError::Over(format!(
-        "its next step did not come within {} s; begin another one",
+        "its next step did not arrive within {} s; start a new one",
         idle.as_secs_f64()
     ))
 }

@@ -1,8 +1,8 @@
-//! The memory that loaded sessions may take together, and which of them goes when it runs short.
+//! Memory budget of all loaded sessions, and eviction of idle ones when memory runs short.
 //!
-//! Invariant: leases add up to no more than the budget when one is given; only a session that is idle
-//! is taken away, the least recently used first, and whoever asks for room is served in order. Lock
-//! order: the books, then an endpoint; never the other way.
+//! Invariant: when a lease is granted, the sum of all leases does not exceed the budget. Only idle
+//! sessions are evicted, the least recently used first, and waiters are served in order. Lock
+//! order: first the ledger's books, then an endpoint, never the reverse.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -10,21 +10,21 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long others may stay busy before one of them is asked to go after its run.
+/// Time that others may stay busy before a busy session is asked to end after its run.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Called when the holder of a lease has to look at it.
+/// Callback that makes the holder of a lease check it.
 pub(super) type Bell = Arc<dyn Fn() + Send + Sync>;
 
-/// The books of one server.
+/// The memory ledger of one server.
 #[derive(Debug)]
 pub(super) struct Ledger {
     budget: u64,
     books: Mutex<Books>,
     changed: Condvar,
-    /// How many wait for room; read without the lock.
+    /// Number of waiters, readable without the lock.
     waiting: AtomicUsize,
-    /// Counts uses, which orders them.
+    /// Counter of uses, which orders them in time.
     clock: AtomicU64,
 }
 
@@ -33,14 +33,14 @@ struct Books {
     used: u64,
     next: u64,
     entries: BTreeMap<u64, Arc<Entry>>,
-    /// Those that wait for room, the next one first.
+    /// The waiters, the next one first.
     line: VecDeque<u64>,
 }
 
 struct Entry {
     id: u64,
     endpoint: u64,
-    /// Changed with the books locked.
+    /// Changed only while the books are locked.
     bytes: AtomicU64,
     state: AtomicU8,
     wanted: AtomicBool,
@@ -50,41 +50,41 @@ struct Entry {
 
 const BUSY: u8 = 0;
 const IDLE: u8 = 1;
-/// It was idle, and its session is ending.
+/// It was idle and is being evicted.
 const GOING: u8 = 2;
 
-/// Room for one session, until it is dropped.
+/// Memory reserved for one session, released on drop.
 #[derive(Debug)]
 pub(super) struct Lease {
     ledger: Arc<Ledger>,
     entry: Arc<Entry>,
 }
 
-/// Who asks for room.
+/// A request for memory.
 pub(super) struct Asker<'a> {
-    /// The endpoint's number: its own sessions do not go for it.
+    /// Number of the endpoint, whose own sessions are not evicted for it.
     pub(super) endpoint: u64,
-    /// Bytes that it needs.
+    /// Required bytes.
     pub(super) bytes: u64,
-    /// Whether the endpoint has nothing else to answer with: then busy sessions are asked to go too.
+    /// True if the endpoint has no other session. Busy sessions are then asked to end too.
     pub(super) urgent: bool,
-    /// Whether it still wants the room; called with the books locked.
+    /// Returns whether the memory is still wanted; called while the books are locked.
     pub(super) wants: &'a dyn Fn() -> bool,
-    /// Called when the lease is to be looked at.
+    /// Called when the lease must be checked.
     pub(super) bell: Bell,
 }
 
-/// There will never be room: it alone needs more than the budget.
+/// Error of a session that needs more memory than the whole budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooLarge {
-    /// Bytes it needs.
+    /// Required bytes.
     pub(super) bytes: u64,
-    /// Bytes there are.
+    /// Budget, in bytes.
     pub(super) budget: u64,
 }
 
 impl Ledger {
-    /// Empty books.
+    /// Creates an empty ledger.
     pub(super) fn new(budget: u64) -> Arc<Self> {
         Arc::new(Self {
             budget,
@@ -95,12 +95,12 @@ impl Ledger {
         })
     }
 
-    /// The budget, in bytes.
+    /// Returns the budget, in bytes.
     pub(super) fn budget(&self) -> u64 {
         self.budget
     }
 
-    /// Whether so many bytes can ever be had.
+    /// Checks that the budget is large enough for this many bytes.
     pub(super) fn check(&self, bytes: u64) -> Result<(), TooLarge> {
         let budget = self.budget;
         if bytes > budget {
@@ -109,18 +109,18 @@ impl Ledger {
         Ok(())
     }
 
-    /// Bytes that are leased.
+    /// Returns the number of leased bytes.
     pub(super) fn used(&self) -> u64 {
         self.lock().used
     }
 
-    /// Lets those who wait for room look again.
+    /// Makes the waiters check again.
     pub(super) fn wake(&self) {
         drop(self.lock());
         self.changed.notify_all();
     }
 
-    /// Waits for room. `None` if the asker does not want it any more.
+    /// Waits for memory. Returns `None` if the request was withdrawn.
     pub(super) fn reserve(self: &Arc<Self>, asker: &Asker<'_>) -> Result<Option<Lease>, TooLarge> {
         self.check(asker.bytes)?;
         let start = Instant::now();
@@ -143,7 +143,7 @@ impl Ledger {
                     drop(books);
                     ring(&bells);
                     books = self.lock();
-                    // What was asked to go may have gone already.
+                    // A session that was asked to end may already have ended.
                     if books.used.saturating_add(asker.bytes) <= self.budget {
                         continue;
                     }
@@ -188,8 +188,8 @@ impl Books {
         self.next
     }
 
-    /// Takes idle sessions away until `missing` bytes are on their way; the bells to ring for it. If
-    /// they are not enough, asks busy ones to go when they can.
+    /// Evicts idle sessions until `missing` bytes will be freed, and returns the bells to ring. If
+    /// they are not enough, busy sessions are asked to end after their run.
     fn make_room(&mut self, missing: u64, except: Option<u64>, ask_busy: bool) -> Vec<Bell> {
         let mut others: Vec<&Arc<Entry>> = self
             .entries
@@ -235,26 +235,26 @@ impl Entry {
 }
 
 impl Lease {
-    /// The session is in use from now on; `false` if it must end instead.
+    /// Marks the session as busy. Returns `false` if it must end instead.
     pub(super) fn begin_use(&self) -> bool {
         let used_at = self.ledger.clock.fetch_add(1, SeqCst);
         self.entry.used_at.store(used_at, SeqCst);
         self.entry.state.load(SeqCst) == BUSY || self.entry.change(IDLE, BUSY)
     }
 
-    /// The session is idle from now on. `true` asks for [`Ledger::wake`] without the endpoint's lock:
-    /// somebody waits for it.
+    /// Marks the session as idle. If it returns `true`, somebody waits for memory, and the caller
+    /// must call [`Ledger::wake`] without the endpoint's lock.
     #[must_use]
     pub(super) fn end_use(&self) -> bool {
         self.entry.change(BUSY, IDLE) && self.ledger.waiting.load(SeqCst) > 0
     }
 
-    /// Whether the session has to end: it was taken away, or somebody waits for its room.
+    /// Returns whether the session must end, because it was evicted or its memory is wanted.
     pub(super) fn must_go(&self) -> bool {
         self.entry.state.load(SeqCst) == GOING || self.entry.wanted.load(SeqCst)
     }
 
-    /// Tells how much it really takes; others may have to go.
+    /// Records the measured memory use, which may evict others.
     pub(super) fn measured(&self, bytes: u64) {
         let mut books = self.ledger.lock();
         let before = self.entry.bytes.swap(bytes, SeqCst);
@@ -333,7 +333,7 @@ mod tests {
     fn the_least_recently_used_idle_session_goes() {
         let ledger = Ledger::new(100);
         let (older, newer) = (room(&ledger, 1, 40), room(&ledger, 2, 40));
-        // Used again after the other one: now it is the newer.
+        // Used again after the other one, so it is now the more recent.
         assert!(!older.end_use() && older.begin_use());
         assert!(!older.end_use() && !newer.end_use());
         let (told, hears) = mpsc::channel();

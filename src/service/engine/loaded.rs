@@ -1,7 +1,7 @@
-//! A loaded session, in a process of its own or in the thread that owns it.
+//! A loaded session, either in a worker process or in the owning thread.
 //!
-//! Invariant: whatever the model does in a run comes back as an error; a session that died or
-//! panicked says so ([`EngineError::Died`]) and is not used again.
+//! Invariant: anything that the model does in a run becomes an error at worst. A session that
+//! crashed or panicked returns [`EngineError::Died`] and is not used again.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,29 +20,30 @@ use crate::service::{CallError, Isolation, Refusal, ServiceSettings};
 use crate::tensor::Tensor;
 use crate::tensor::limit::{Limit, MemoryLimit};
 
-/// Longest time of a load, and of a run that proves a provider.
+/// Time limit of a load, and of the run that proves a provider.
 const LOAD_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// What the sessions of a server are started from.
+/// Program and library that sessions are started from.
 #[derive(Debug, Clone)]
 pub(super) struct Source {
-    /// The pkgtool binary.
+    /// The pkgtool executable.
     pub(super) program: PathBuf,
-    /// ONNX Runtime's library, if it was named.
+    /// The ONNX Runtime library, if configured.
     pub(super) library: Option<PathBuf>,
 }
 
-/// A session.
+/// A loaded session.
 pub(super) enum Loaded {
-    /// In a process.
+    /// In a worker process.
     Process(Box<Worker>),
     /// In this thread, with the name of its engine.
     Thread(Box<dyn Session>, &'static str),
 }
 
 impl Source {
-    /// Loads a session. `started` gets what stops its process, before anything takes long. `prove`
-    /// observes what the provider takes, and limits runs until [`Loaded::set_timeout`].
+    /// Loads a session. `started` receives the handle that stops its process before the slow part
+    /// begins. `prove` records which nodes the provider takes, and limits the time of runs until
+    /// [`Loaded::set_timeout`].
     pub(super) fn load(
         &self,
         model: &EndpointModel,
@@ -100,8 +101,8 @@ fn cpu_time(_process: u32) -> Option<Duration> {
 }
 
 impl Loaded {
-    /// CPU time that the session's process took so far, of all its threads; `None` where the system does not
-    /// tell, or the session is in this process.
+    /// Returns the CPU time of all threads of the session's process. Returns `None` if the system
+    /// does not provide it or the session is in this process.
     pub(super) fn cpu_time(&self) -> Option<Duration> {
         match self {
             Self::Process(worker) => cpu_time(worker.id()),
@@ -109,7 +110,8 @@ impl Loaded {
         }
     }
 
-    /// Runs the model, from where the last run has left it, a position before, or anew.
+    /// Runs the model from the state after the last run, from an earlier position, or from an empty
+    /// state.
     pub(super) fn run(
         &mut self,
         inputs: &[Tensor],
@@ -126,13 +128,13 @@ impl Loaded {
         answer.map(|answer| answer.outputs)
     }
 
-    /// Whether the provider took a node of the model, where the engine tells.
+    /// Returns whether the provider runs a node of the model, as far as the engine reports it.
     pub(super) fn is_on(&mut self, provider: Provider) -> bool {
         let placement = self.placement();
         provider == Provider::Cpu || placement.shares.is_empty() || placement.has(provider)
     }
 
-    /// What the engine says of how it runs the model.
+    /// Returns how the engine runs the model.
     pub(super) fn placement(&mut self) -> Placement {
         match self {
             Self::Process(worker) => worker.placement(),
@@ -140,7 +142,7 @@ impl Loaded {
         }
     }
 
-    /// The sandbox of its process.
+    /// Returns the sandbox of its process.
     pub(super) fn sandbox(&mut self) -> Option<Sandbox> {
         match self {
             Self::Process(worker) => worker.sandbox(),
@@ -148,14 +150,14 @@ impl Loaded {
         }
     }
 
-    /// Limits the time of what is asked from now on. A thread cannot be limited.
+    /// Limits the time of subsequent operations. A thread cannot be limited.
     pub(super) fn set_timeout(&mut self, timeout: Option<Duration>) {
         if let Self::Process(worker) = self {
             worker.set_timeout(timeout);
         }
     }
 
-    /// The most memory it has held, where that is known.
+    /// Returns its peak memory use, if known.
     pub(super) fn memory(&mut self) -> Option<u64> {
         match self {
             Self::Process(worker) => worker.peak_memory(),
@@ -164,7 +166,7 @@ impl Loaded {
     }
 }
 
-/// What a failure of an engine is to a caller.
+/// Converts an engine error to a call error.
 pub(super) fn call_error(error: &EngineError) -> CallError {
     match error {
         EngineError::Died { reason, .. } => CallError::Crashed(reason.clone()),
@@ -172,7 +174,7 @@ pub(super) fn call_error(error: &EngineError) -> CallError {
             let text = format!("it reached {} while it was {doing}", told(*limit));
             match limit {
                 Limit::Time(_) => CallError::Crashed(text),
-                // Run again it would need as much.
+                // A retry would need the same memory.
                 Limit::Memory(..) => CallError::Failed(text),
             }
         }
@@ -189,7 +191,7 @@ pub(super) fn call_error(error: &EngineError) -> CallError {
     }
 }
 
-/// A limit as a service has it: those on time are the server's own.
+/// Formats a limit; time limits are described as the server's own.
 fn told(limit: Limit) -> String {
     match limit {
         Limit::Time(time) => format!("the server's time limit of {} s", time.as_secs_f64()),
@@ -197,12 +199,12 @@ fn told(limit: Limit) -> String {
     }
 }
 
-/// Whether the session is gone with the error.
+/// Returns whether the error ended the session.
 pub(super) fn has_died(error: &EngineError) -> bool {
     matches!(error, EngineError::Died { .. } | EngineError::Limit { .. })
 }
 
-/// How a session ended, without its last words: they may tell of the input.
+/// Describes an error for the log, without the process's last output, which may reveal the input.
 pub(super) fn for_log(error: &EngineError) -> &str {
     match error {
         EngineError::Died { reason, .. } => {
@@ -216,23 +218,23 @@ pub(super) fn for_log(error: &EngineError) -> &str {
         EngineError::Unavailable { .. } => "it is not available",
         EngineError::Unsupported { .. } => "it cannot run the model",
         EngineError::Load { .. } => "it cannot load the model",
-        EngineError::Corrupt { .. } => "it finds the model broken",
+        EngineError::Corrupt { .. } => "it reports that the model is corrupt",
         EngineError::Run { .. } => "its run failed",
-        EngineError::Input { .. } => "its inputs hold what it does not take",
+        EngineError::Input { .. } => "its inputs contain unsupported values",
     }
 }
 
 fn in_thread(name: &'static str, request: &LoadRequest) -> Result<Loaded, EngineError> {
     let engine = engine(name).ok_or_else(|| EngineError::Unavailable {
         what: format!("the engine `{name}`"),
-        reason: "this build does not have it".to_owned(),
+        reason: "this build does not include it".to_owned(),
         help: "choose another engine".to_owned(),
     })?;
     let session = survive(name, "loading the model", || engine.load(request))?;
     Ok(Loaded::Thread(session, name))
 }
 
-/// Makes a panic the death of the session.
+/// Converts a panic to the error of a crashed session.
 fn survive<T>(
     engine: &str,
     doing: &str,

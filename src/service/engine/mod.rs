@@ -1,7 +1,10 @@
-//! Sessions that answer requests: each owned by one thread, behind a bounded queue.
+//! Runs models for requests: sessions, each owned by one thread, take requests from the bounded
+//! queue of their endpoint.
 //!
-//! Invariant: no lock around an engine; a request that was given up costs nothing; a session that
-//! dies or hangs takes only its own request with it.
+//! An [`Endpoint`] is one method of one model file. Its owner threads load sessions, batch requests
+//! and run them; [`Engines`] shares one memory budget among all endpoints. Invariant: engines run
+//! without locks, cancelled requests cost nothing, and a session that crashes or hangs affects only
+//! its own request.
 
 mod backoff;
 mod batch;
@@ -43,7 +46,7 @@ use ledger::Ledger;
 use loaded::Source;
 use shared::{Host, Shared};
 
-/// All sessions of a server, within one budget of memory.
+/// All sessions of a server, within one memory budget.
 #[derive(Debug)]
 pub struct Engines {
     source: Source,
@@ -58,18 +61,19 @@ pub struct Engines {
 #[derive(Debug)]
 pub struct Endpoint {
     shared: Arc<Shared>,
-    /// The rule for sides of pictures, found when a run with a picture first failed.
+    /// The rule for picture sizes, determined when a run with a picture first fails.
     sides: OnceCell<Option<SideRule>>,
 }
 
 impl Engines {
-    /// `program` is the pkgtool binary that workers are started from; `budget` the bytes that loaded
-    /// sessions may take together; `library` ONNX Runtime's library, if it was named.
+    /// Creates the engines. `program` is the pkgtool executable for worker processes, `budget` the
+    /// maximum memory of all loaded sessions in bytes, and `library` the ONNX Runtime library, if
+    /// configured.
     pub fn new(program: PathBuf, budget: u64, library: Option<PathBuf>) -> Arc<Self> {
         Self::metered(program, budget, library, Meters::default())
     }
 
-    /// The same, with meters that tell as many services and accounts apart as they are made for.
+    /// Does the same with existing meters.
     pub fn metered(
         program: PathBuf,
         budget: u64,
@@ -86,7 +90,7 @@ impl Engines {
         })
     }
 
-    /// An endpoint without a session: the first request, or [`Endpoint::warm`], loads one.
+    /// Creates an endpoint without a session. The first request, or [`Endpoint::warm`], loads one.
     pub fn endpoint(
         self: &Arc<Self>,
         model: EndpointModel,
@@ -107,44 +111,45 @@ impl Engines {
         })
     }
 
-    /// Bytes that loaded sessions take, as far as known.
+    /// Returns the memory of all loaded sessions in bytes, as far as known.
     pub fn memory(&self) -> u64 {
         self.ledger.used()
     }
 
-    /// Bytes that they may take together.
+    /// Returns their memory budget, in bytes.
     pub fn budget(&self) -> u64 {
         self.ledger.budget()
     }
 
-    /// The processes that read bytes of others, for one request of a caller.
+    /// Returns a client of the parser processes for one request of a caller.
     pub fn parsers(&self, caller: AccountId) -> Client {
         self.parsers.client(caller.0)
     }
 
-    /// How many of their jobs wait and how many run.
+    /// Returns the numbers of waiting and running parser jobs.
     pub fn parser_jobs(&self) -> (usize, usize) {
         self.parsers.activity()
     }
 
-    /// Where large bodies are decoded.
+    /// Returns the decoder of large bodies.
     pub(super) fn decoding(&self) -> &Decoding {
         &self.decoding
     }
 
-    /// What the services did.
+    /// Returns the meters of the services.
     pub fn meters(&self) -> &Meters {
         &self.meters
     }
 }
 
 impl Endpoint {
-    /// What it takes and gives, what stays with its sessions included.
+    /// Returns the model's inputs and outputs, including the state that stays in its sessions.
     pub fn signature(&self) -> &Signature {
         &self.shared.model.signature
     }
 
-    /// Runs the model. `inputs` fit the signature, without what is carried. Dropping the future gives the request up.
+    /// Runs the model. `inputs` fit the signature, without the carried state. Dropping the future
+    /// cancels the request.
     pub async fn run(
         &self,
         caller: AccountId,
@@ -155,57 +160,58 @@ impl Endpoint {
         ticket.answer(timeout).await
     }
 
-    /// Begins a conversation: several runs of one session, each going on from what the one before has
-    /// left. Nothing is taken before its first step. `idle` is the longest time between two steps, after
-    /// which others have the session.
+    /// Starts a conversation: several runs of one session, each continuing from the state of the
+    /// previous one. Nothing is reserved before its first step. `idle` is the maximum time between
+    /// two steps, after which the session is released.
     pub fn lease(&self, caller: AccountId, idle: Duration) -> Conversation {
         Conversation::new(Arc::clone(&self.shared), caller, idle)
     }
 
-    /// Loads a session and tries the model, unless it has run before.
+    /// Loads a session and tries the model, unless it has already run.
     pub async fn warm(&self) -> Result<(), CallError> {
         let ticket = self.shared.submit(NOBODY, None, None)?;
         ticket.answer(None).await.map(drop)
     }
 
-    /// Returns the rule for the sides of pictures, if the model has one. The first call tries sizes.
+    /// Returns the rule for picture sizes, if the model has one. The first call tries sizes.
     pub async fn side_rule(&self) -> Option<&SideRule> {
         let rule = self.sides.get_or_try_init(|| sides::rule(&self.shared));
         rule.await.ok()?.as_ref()
     }
 
-    /// What it is doing.
+    /// Returns its current activity.
     pub fn activity(&self) -> Activity {
         self.shared.lock().activity()
     }
 
-    /// Returns why the model has no active instance: nothing runs it, or it failed whatever it was given and has not
-    /// run since. The next request after a pause may show something else.
+    /// Returns the reason for missing instances: no engine runs the model, or all inputs so far
+    /// failed. After a pause, the next request may change this.
     pub fn failure(&self) -> Option<CallError> {
         self.shared.failure()
     }
 
-    /// Whether requests are refused at once: the model failed, and the pause before the next attempt lasts.
+    /// Returns whether requests are rejected at once, during the pause after a failure.
     pub fn is_pausing(&self) -> bool {
         self.shared.is_pausing()
     }
 
-    /// The engine and provider that have run the model; none before its first run.
+    /// Returns the engine and provider that have run the model; `None` before its first run.
     pub fn runs_on(&self) -> Option<Candidate> {
         self.shared.lock().choice.made()
     }
 
-    /// How its engine adds up products of 8-bit numbers: known after its first run, if the model has any.
+    /// Returns how the engine sums products of 8-bit numbers; known after the first run, if the
+    /// model has any.
     pub fn byte_sums(&self) -> Option<ByteSums> {
         self.shared.lock().byte_sums
     }
 
-    /// The sandbox of its sessions: known after its first run.
+    /// Returns the sandbox of its sessions; known after the first run.
     pub fn sandbox(&self) -> Option<Sandbox> {
         self.shared.lock().sandbox.clone()
     }
 
-    /// Numbers of the processes that its sessions run in, for operators.
+    /// Returns the process ids of its sessions, for operators.
     pub fn processes(&self) -> Vec<u32> {
         let state = self.shared.lock();
         let processes = state
@@ -215,7 +221,7 @@ impl Endpoint {
         processes.map(|(_, id)| *id).collect()
     }
 
-    /// Its loaded sessions, the oldest first.
+    /// Returns its loaded sessions, oldest first.
     pub fn sessions(&self) -> Vec<SessionState> {
         let state = self.shared.lock();
         let loaded = state.seats.values().filter(|seat| seat.loaded);
@@ -226,7 +232,7 @@ impl Endpoint {
         told.collect()
     }
 
-    /// Takes no more requests, lets those it has end, ends its sessions.
+    /// Rejects new requests, finishes the pending ones and ends the sessions.
     pub async fn drain(&self) {
         self.shared.close();
         let is_done = |state: &shared::State| state.queue.is_empty() && state.running() == 0;
@@ -245,7 +251,7 @@ impl Drop for Endpoint {
         }
         let threads = std::mem::take(&mut self.shared.lock().threads);
         for thread in threads {
-            // Its panic was told when it happened.
+            // A panic of the thread was already reported.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! What an endpoint runs, and what it is doing.
+//! The model of an endpoint and its current activity.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use crate::engine::Carrying;
 use crate::package::Backend;
 use crate::tensor::{Signature, Tensor};
 
-/// What the sessions of an endpoint load.
+/// The model that an endpoint's sessions load.
 #[derive(Debug, Clone)]
 pub struct EndpointModel {
     /// The service's owner and name, for logs and metrics.
@@ -15,39 +15,39 @@ pub struct EndpointModel {
     pub model: PathBuf,
     /// Its format, as in [`crate::model::ModelInfo::format`].
     pub format: &'static str,
-    /// The method.
+    /// Inputs and outputs of the method.
     pub signature: Signature,
-    /// The backend it was made for.
+    /// The backend that the model was made for.
     pub backend: Option<Backend>,
-    /// Bytes of its weights.
+    /// Size of its weights, in bytes.
     pub weight_bytes: u64,
-    /// What of the method's inputs and outputs stays with a session. Requests then have the others only,
-    /// and share no runs.
+    /// Inputs and outputs that stay in the session as state, such as a KV cache. Requests contain
+    /// only the others, and are not batched.
     pub carrying: Carrying,
-    /// Valid inputs for a first run, where they are known; otherwise a trial makes zeros.
+    /// Valid inputs for a first run, if known; otherwise a trial uses zeros.
     pub first: Vec<Tensor>,
 }
 
 /// A loaded session, for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionState {
-    /// The number of its process, if it has one.
+    /// Its process id, if it has a process.
     pub process: Option<u32>,
-    /// Bytes that the budget counts it with: estimated at first, then the most that it has held.
+    /// Memory counted against the budget, in bytes: first an estimate, then the peak use.
     pub bytes: u64,
 }
 
-/// What an endpoint is doing, for metrics.
+/// Current activity of an endpoint, for metrics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Activity {
-    /// Requests that wait.
+    /// Waiting requests.
     pub waiting: usize,
-    /// Requests that run.
+    /// Running requests.
     pub running: usize,
     /// Loaded sessions.
     pub sessions: usize,
-    /// Runs that gave an answer since the start; requests that shared one count once.
+    /// Successful runs since the start; a batch counts once.
     pub runs: u64,
-    /// Sessions that died in a run since the start.
+    /// Sessions that crashed during a run since the start.
     pub crashes: u64,
 }

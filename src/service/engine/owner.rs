@@ -1,7 +1,7 @@
-//! The thread that owns a session: what it does next, loading, giving a session back.
+//! The thread that owns a session: decides its next step, loads and releases the session.
 //!
-//! Invariant: a session is used by this thread alone and ended before its room is given back; when
-//! the thread ends, however that comes about, its seat is free. No lock is held while a session works.
+//! Invariant: only this thread uses the session, and it ends the session before it releases the
+//! memory. However the thread ends, its seat becomes free. No lock is held while a session works.
 
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,32 +18,32 @@ use crate::engine::{Begins, EngineError};
 use crate::runtime::target::Candidate;
 use crate::tensor::Tensor;
 
-/// A session beyond an endpoint's first one ends after so long without a request.
+/// Idle timeout of an endpoint's sessions beyond the first.
 const SPARE_IDLE: Duration = Duration::from_mins(10);
 
-/// A thread and what it owns.
+/// An owner thread.
 pub(super) struct Owner {
     pub(super) shared: Arc<Shared>,
     pub(super) seat: u64,
     pub(super) held: Option<Held>,
 }
 
-/// A session and the room it takes. The session is dropped first.
+/// A session and its memory lease. The session is dropped first.
 pub(super) struct Held {
     pub(super) session: Loaded,
     pub(super) candidate: Candidate,
-    /// Whether its engine was the choice already when it was loaded, or is since then.
+    /// True if its engine has run the model, here or in an earlier session.
     pub(super) proven: bool,
-    /// Runs that gave an answer.
+    /// Number of successful runs.
     pub(super) runs: u64,
-    /// Time of the last one.
+    /// Duration of the last run.
     pub(super) last: Duration,
-    /// CPU time of the last one.
+    /// CPU time of the last run.
     pub(super) cpu: Duration,
     pub(super) lease: Lease,
 }
 
-/// What to do next.
+/// Next step of an owner thread.
 enum Step {
     Load(Candidate),
     Prove(Vec<Tensor>),
@@ -52,7 +52,7 @@ enum Step {
     Release(&'static str),
 }
 
-/// How to go on with the requests that wait.
+/// How to proceed with the waiting requests.
 enum Share {
     Alone,
     Prove(Vec<Tensor>),
@@ -60,7 +60,7 @@ enum Share {
     Together(u64),
 }
 
-/// Starts a thread for a seat.
+/// Starts the owner thread of a seat.
 pub(super) fn start(shared: &Arc<Shared>, seat: u64) -> io::Result<JoinHandle<()>> {
     let owner = Owner {
         shared: Arc::clone(shared),
@@ -80,7 +80,7 @@ impl Owner {
                 Step::Prove(like) => self.prove(&like),
                 Step::Try => self.try_before_requests(),
                 Step::Run(requests) => {
-                    // What begins otherwise runs alone.
+                    // A request with another start state runs alone.
                     let begins = requests.first().map(|first| first.begins.clone());
                     if let Some(terms) = self.run(requests, begins.unwrap_or(Begins::Anew)) {
                         self.converse(&terms);
@@ -91,7 +91,7 @@ impl Owner {
         }
     }
 
-    /// Waits for something to do; `None` ends the thread.
+    /// Waits for the next step; `None` ends the thread.
     fn next(&mut self) -> Option<Step> {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
@@ -101,7 +101,7 @@ impl Owner {
             }
             let Some(held) = &self.held else {
                 if state.queue.is_empty() {
-                    // Under the same lock: the next request opens a seat again.
+                    // Under the same lock, the next request can open a seat again.
                     state.seats.remove(&self.seat);
                     return None;
                 }
@@ -116,7 +116,7 @@ impl Owner {
                 continue;
             };
             if held.lease.must_go() {
-                return Some(Step::Release("its room is needed"));
+                return Some(Step::Release("its memory is needed"));
             }
             if state.queue.is_empty() {
                 if held.lease.end_use() {
@@ -128,12 +128,12 @@ impl Owner {
                 let (locked, late) = wait(&shared, state, SPARE_IDLE);
                 state = locked;
                 if late && state.queue.is_empty() && state.sessions() > 1 {
-                    return Some(Step::Release("it was idle for long"));
+                    return Some(Step::Release("idle timeout"));
                 }
                 continue;
             }
             if !held.lease.begin_use() {
-                return Some(Step::Release("its room is needed"));
+                return Some(Step::Release("its memory is needed"));
             }
             if state.is_doubtful && !held.proven {
                 self.begin(&mut state, Vec::new(), true);
@@ -165,7 +165,7 @@ impl Owner {
 
     fn take(&self, state: &mut State, requests: Vec<Waiting>, proves: bool) -> Step {
         let ids = requests.iter().map(|request| request.id).collect();
-        // A portable engine is proved by any run; a provider gets the time that it takes.
+        // Any run proves a portable engine. A provider gets as much time as its first run needs.
         let held = self.held.as_ref();
         let protected = proves && held.is_some_and(Held::is_on_target);
         self.begin(state, ids, protected);
@@ -233,7 +233,7 @@ impl Owner {
             engine = candidate.engine,
             provider = candidate.provider.name(),
             milliseconds = start.elapsed().as_millis(),
-            "a session is loaded"
+            "session loaded"
         );
         self.held = Some(Held {
             session,
@@ -271,7 +271,7 @@ impl Owner {
             engine = candidate.engine,
             provider = candidate.provider.name(),
             reason = for_log(&error),
-            "a session cannot be loaded"
+            "cannot load a session"
         );
         if let Err(error) = state.choice.fail(candidate, error) {
             let pause = state.loading_failed(&error);
@@ -280,14 +280,14 @@ impl Owner {
                 engine = candidate.engine,
                 provider = candidate.provider.name(),
                 pause_ms = pause.as_millis(),
-                "no session can be loaded"
+                "no engine can load the model"
             );
         }
         drop(state);
         shared.tell_change();
     }
 
-    /// Ends the session, if there is one.
+    /// Ends the session, if loaded.
     pub(super) fn release(&mut self, why: &str) {
         let Some(held) = self.held.take() else { return };
         let Held {
@@ -308,7 +308,7 @@ impl Owner {
             engine = candidate.engine,
             provider = candidate.provider.name(),
             why,
-            "a session has ended"
+            "session ended"
         );
     }
 }
@@ -319,7 +319,7 @@ impl Drop for Owner {
         let mut state = self.shared.lock();
         state.seats.remove(&self.seat);
         if state.phase != Phase::Stopped {
-            // After a panic of this thread, somebody else has to answer.
+            // After a panic of this thread, another one must answer.
             self.shared.staff(&mut state);
         }
         drop(state);
@@ -328,7 +328,7 @@ impl Drop for Owner {
 }
 
 impl Shared {
-    /// How the next requests run: alone, or together with others that fit.
+    /// Decides how the next requests run: alone or in a batch.
     fn share(&self, state: &State) -> Share {
         let Some(limit) = self.rows_limit else {
             return Share::Alone;
@@ -370,13 +370,13 @@ impl Shared {
     }
 }
 
-/// Its inputs and rows, if it may share a run.
+/// Returns a request's inputs and rows, if it may be batched.
 fn rows_of(request: &Waiting) -> Option<(&[Tensor], u64)> {
     let inputs = request.inputs.as_deref().filter(|_| !request.alone)?;
     Some((inputs, batch::rows(inputs)?))
 }
 
-/// Accepts requests like this one while their rows are within the limit together.
+/// Returns a filter that accepts requests compatible with `like`, up to a total number of rows.
 fn fitting(like: &[Tensor], limit: u64) -> impl FnMut(&Waiting) -> bool + '_ {
     let mut left = limit;
     move |request| {
@@ -391,7 +391,7 @@ fn fitting(like: &[Tensor], limit: u64) -> impl FnMut(&Waiting) -> bool + '_ {
     }
 }
 
-/// Waits for a call, at most so long; the flag says that none came.
+/// Waits for a wakeup, at most for `limit`. The flag is `true` after a timeout.
 pub(super) fn wait<'a>(
     shared: &'a Shared,
     state: MutexGuard<'a, State>,

@@ -1,18 +1,18 @@
-//! What waits, in a fair order: callers take turns, and each caller's own are served as they came.
+//! A fair queue: callers take turns, and the items of each caller are served in order.
 //!
-//! Invariant: no caller waits for more than one item of each other caller per item of its own; an
-//! item that was put back is the next of its caller. Knows nothing of sessions and of time.
+//! Invariant: between two items of a caller, at most one item of each other caller is served. An
+//! item that was put back is its caller's next one. The queue knows nothing of sessions and time.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::account::AccountId;
 
-/// Something that waits for its turn.
+/// An item of the queue.
 pub(super) trait Item {
-    /// Its number, unique in a queue.
+    /// Returns its number, unique in a queue.
     fn id(&self) -> u64;
 
-    /// Who waits for it.
+    /// Returns its caller.
     fn caller(&self) -> AccountId;
 }
 
@@ -21,7 +21,7 @@ pub(super) trait Item {
 pub(super) struct Queue<T> {
     /// Callers with items, the next one first.
     turns: VecDeque<AccountId>,
-    /// Never empty for a caller in `turns`; there is no other caller.
+    /// Items by caller, with a non-empty entry for exactly the callers in `turns`.
     lines: BTreeMap<AccountId, VecDeque<T>>,
     count: usize,
 }
@@ -37,17 +37,17 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T: Item> Queue<T> {
-    /// How many wait.
+    /// Returns the number of items.
     pub(super) fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether nothing waits.
+    /// Returns whether the queue is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Adds an item as its caller's last.
+    /// Appends an item to those of its caller.
     pub(super) fn push(&mut self, item: T) {
         let caller = item.caller();
         let line = self.lines.entry(caller).or_default();
@@ -58,7 +58,7 @@ impl<T: Item> Queue<T> {
         self.count += 1;
     }
 
-    /// Puts an item back that was taken: it is its caller's first, and it is that caller's turn.
+    /// Puts a taken item back: as the first of its caller, whose turn is next.
     pub(super) fn put_back(&mut self, item: T) {
         let caller = item.caller();
         self.turns.retain(|other| *other != caller);
@@ -67,19 +67,19 @@ impl<T: Item> Queue<T> {
         self.count += 1;
     }
 
-    /// The item whose turn it is.
+    /// Returns the next item.
     pub(super) fn first(&self) -> Option<&T> {
         self.lines.get(self.turns.front()?)?.front()
     }
 
-    /// Takes the item whose turn it is.
+    /// Takes the next item.
     pub(super) fn pop(&mut self) -> Option<T> {
         let caller = self.turns.pop_front()?;
         self.take_from(caller)
     }
 
-    /// Takes up to `most` items that `fits` accepts, in the order of turns. A caller whose next item
-    /// is not accepted keeps its turn, and its later items wait behind that one.
+    /// Takes up to `most` items that `fits` accepts, in the order of turns. A caller whose next
+    /// item is rejected keeps its turn, and its later items stay behind that one.
     pub(super) fn take_where(&mut self, most: usize, mut fits: impl FnMut(&T) -> bool) -> Vec<T> {
         let mut taken = Vec::new();
         let mut passed = VecDeque::new();
@@ -99,7 +99,7 @@ impl<T: Item> Queue<T> {
         taken
     }
 
-    /// How many items [`Queue::take_where`] would take, at most `most`.
+    /// Counts the items that [`Queue::take_where`] would take, at most `most`.
     pub(super) fn count_where(&self, most: usize, mut fits: impl FnMut(&T) -> bool) -> usize {
         let mut count = 0;
         for line in self.lines.values() {
@@ -113,7 +113,7 @@ impl<T: Item> Queue<T> {
         count
     }
 
-    /// Removes an item wherever it waits.
+    /// Removes an item from any position.
     pub(super) fn remove(&mut self, id: u64, caller: AccountId) -> Option<T> {
         let line = self.lines.get_mut(&caller)?;
         let place = line.iter().position(|item| item.id() == id)?;
@@ -126,7 +126,7 @@ impl<T: Item> Queue<T> {
         item
     }
 
-    /// Takes everything.
+    /// Takes all items.
     pub(super) fn clear(&mut self) -> Vec<T> {
         self.turns.clear();
         self.count = 0;
@@ -134,7 +134,8 @@ impl<T: Item> Queue<T> {
         lines.into_values().flatten().collect()
     }
 
-    /// Takes the first of a caller that is not in `turns` now, and lets it wait for its next turn.
+    /// Takes the first item of a caller that is currently not in `turns`, and appends the caller to
+    /// `turns` if it has more.
     fn take_from(&mut self, caller: AccountId) -> Option<T> {
         let line = self.lines.get_mut(&caller)?;
         let item = line.pop_front()?;

@@ -1,6 +1,6 @@
-//! A request as the endpoint sees it, from the call to its one answer.
+//! A request inside an endpoint, from submission to its single answer.
 //!
-//! Invariant: a request is answered at most once, and not at all only if nobody waits for it.
+//! Invariant: a request is answered at most once. Only a cancelled request stays unanswered.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -13,27 +13,27 @@ use crate::engine::Begins;
 use crate::service::CallError;
 use crate::tensor::Tensor;
 
-/// What a request is answered with.
+/// Result of a request.
 pub(super) type Outcome = Result<Vec<Tensor>, CallError>;
 
-/// A request that waits or runs.
+/// A waiting or running request.
 #[derive(Debug)]
 pub(super) struct Waiting {
     /// Its number in the endpoint.
     pub(super) id: u64,
-    /// On whose behalf.
+    /// The caller's account.
     pub(super) caller: AccountId,
-    /// The inputs; `None` asks for a session only.
+    /// The inputs; `None` only asks for a loaded session.
     pub(super) inputs: Option<Vec<Tensor>>,
-    /// When it came, or was put back.
+    /// Time of arrival, or of being put back.
     pub(super) since: Instant,
-    /// Whether it must not share a run: one that it shared has failed.
+    /// True if it must run alone, because a batch with it has failed.
     pub(super) alone: bool,
-    /// What its run begins with: requests of different callers must not see each other.
+    /// Start state of its run. Requests must not see the state of other callers.
     pub(super) begins: Begins,
-    /// Whether it is a step of a conversation, which keeps the session that answers it.
+    /// Set for a step of a conversation, which keeps the session that answers it.
     pub(super) terms: Option<Terms>,
-    /// Where the answer goes.
+    /// Receiver of the answer.
     pub(super) answer: oneshot::Sender<Outcome>,
 }
 
@@ -41,21 +41,21 @@ pub(super) struct Waiting {
 #[derive(Debug)]
 pub(super) struct First {
     pub(super) terms: Terms,
-    /// What its run begins with: nothing that another one has left.
+    /// Start state of its run, without anything from other conversations.
     pub(super) begins: Begins,
 }
 
-/// On which terms a conversation keeps a session.
+/// Terms on which a conversation reserves a session.
 #[derive(Debug, Clone)]
 pub(super) struct Terms {
-    /// Longest time between two steps.
+    /// Maximum time between two steps.
     pub(super) idle: Duration,
-    /// Why the session was given back, if the conversation had no part in it.
+    /// Reason for releasing the session, if the conversation did not cause it.
     pub(super) ended: Arc<OnceLock<CallError>>,
 }
 
 impl Waiting {
-    /// Answers it. Somebody who went away needs no answer.
+    /// Sends the answer, which a caller that left does not receive.
     pub(super) fn finish(self, outcome: Outcome) {
         let _ = self.answer.send(outcome);
     }

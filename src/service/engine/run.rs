@@ -1,7 +1,8 @@
-//! Runs of a session and what follows from them: answers, a new choice of the engine, the end of a
-//! session that died, requests that run again alone.
+//! Runs of a session and their consequences: answers, a new choice of engine, the end of a crashed
+//! session, and retries of requests.
 //!
-//! Invariant: a failure is the answer of one request only; who shared a run with it runs again.
+//! Invariant: a failure is the answer to a single request only; the other requests of a failed
+//! batch run again alone.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,19 +19,19 @@ use crate::runtime::target::Candidate;
 use crate::service::CallError;
 use crate::tensor::Tensor;
 
-/// What is left of a run.
+/// State of a run after its end.
 #[derive(Default)]
 struct Ended {
     /// Requests that still wait for its answer.
     live: Vec<u64>,
-    /// Its process was ended by us.
+    /// True if the server stopped its process.
     stopped: bool,
 }
 
 /// A failed run.
 struct Fault {
     error: EngineError,
-    /// Whether a trial failed too, so that the model is at fault and not the request.
+    /// True if a trial failed too, which means that the model is at fault instead of the request.
     is_models: bool,
 }
 
@@ -50,21 +51,21 @@ impl Fault {
     }
 }
 
-/// The answer to requests for a model that fails whatever it is given.
+/// Returns the error of a model that fails on every input.
 fn inactive(error: CallError) -> CallError {
     let reason = match error {
         CallError::Failed(reason) => reason,
-        // A process's last words may hold anything.
-        CallError::Crashed(_) => "its process died".to_owned(),
+        // The last output of a process may contain anything.
+        CallError::Crashed(_) => "its process crashed".to_owned(),
         other => return other,
     };
     CallError::NoInstances(format!(
-        "the model fails on every input that it was tried with: {reason}"
+        "the model failed on every input that was tried: {reason}"
     ))
 }
 
 impl State {
-    /// The candidate runs the model.
+    /// Records that the candidate runs the model.
     fn accept(&mut self, candidate: Candidate) {
         self.choice.prove(candidate);
         self.refusal = None;
@@ -73,7 +74,7 @@ impl State {
 }
 
 impl Held {
-    /// Whether it runs on the hardware that the model was made for, not on portable code.
+    /// Returns whether it runs on the target hardware of the model instead of portable code.
     pub(super) fn is_on_target(&self) -> bool {
         self.candidate.provider != Provider::Cpu
     }
@@ -82,7 +83,7 @@ impl Held {
         let (start, before) = (Instant::now(), self.session.cpu_time());
         let outcome = self.session.run(inputs, begins);
         self.last = start.elapsed();
-        // The time of the clock where there is no other, such as of a process that died.
+        // Wall-clock time if CPU time is unavailable, for example of a crashed process.
         let cpu = before.and_then(|before| self.session.cpu_time()?.checked_sub(before));
         self.cpu = cpu.unwrap_or(self.last);
         outcome
@@ -114,14 +115,14 @@ impl Held {
         batch::split(outputs, &rows).ok_or_else(|| EngineError::Run {
             engine: self.candidate.engine.to_owned(),
             operator: None,
-            reason: "the outputs have not as many rows as the inputs".to_owned(),
+            reason: "the number of output rows differs from the number of input rows".to_owned(),
         })
     }
 }
 
 impl Owner {
-    /// Runs requests together, and answers them. The terms on which the session is kept, if it was the
-    /// step of a conversation that goes on.
+    /// Runs requests as a batch and answers them. Returns the terms for keeping the session if this
+    /// was the step of an ongoing conversation.
     pub(super) fn run(&mut self, requests: Vec<Waiting>, begins: Begins) -> Option<Terms> {
         let held = self.held.as_mut()?;
         if requests.iter().all(|request| request.inputs.is_none()) {
@@ -152,7 +153,7 @@ impl Owner {
         }
     }
 
-    /// Answers requests for a session that has run the model.
+    /// Answers requests that only ask for a session that has run the model.
     fn present(&mut self, requests: Vec<Waiting>) {
         let is_proven = self.held.as_ref().is_some_and(|held| held.proven);
         let verdict = if is_proven {
@@ -166,7 +167,7 @@ impl Owner {
                 self.answer(requests, outputs);
             }
             Verdict::Fails(error) => self.fail(requests, Fault::of_model(error)),
-            // The session is there, and that is all that can be known without a request.
+            // The session is loaded; without a request, nothing more can be known.
             Verdict::Unknown => {
                 self.end_run(|_, _| {});
                 for request in requests {
@@ -176,7 +177,8 @@ impl Owner {
         }
     }
 
-    /// Tries a model before its requests, because a request ended its process before the model had ever run.
+    /// Tries a model before its requests, because a request crashed its process before the model
+    /// had ever run.
     pub(super) fn try_before_requests(&mut self) {
         let verdict = self.try_model();
         self.shared.lock().is_doubtful = false;
@@ -199,7 +201,7 @@ impl Owner {
             held.run(inputs, Begins::Anew).map(drop)
         });
         if let Verdict::Fails(error) = &verdict {
-            // Nothing in it is from a request.
+            // The error contains nothing from a request.
             tracing::info!(
                 service = shared.model.service,
                 engine = held.candidate.engine,
@@ -211,7 +213,8 @@ impl Owner {
         verdict
     }
 
-    /// Finds out whether a failure is the model's own: one that never ran is tried by itself.
+    /// Determines whether the model is at fault for a failure. A model that has never run is tried
+    /// with other inputs.
     fn judge(&mut self, requests: usize, error: EngineError) -> Fault {
         let Some(held) = self.held.as_ref() else {
             return Fault::of_run(error);
@@ -241,7 +244,7 @@ impl Owner {
         }
     }
 
-    /// A trial has run: later failures are those of their requests.
+    /// Records a successful trial: later failures are the fault of their requests.
     fn accept(&mut self) {
         let Some(held) = self.held.as_mut() else {
             return;
@@ -265,12 +268,14 @@ impl Owner {
                 state.accept(candidate);
             }
             state.refusal = None;
-            // Kept before anybody hears of it: the next step may come at once.
+            // Reserve the session before sending the answer, because the next step may arrive at
+            // once.
             if terms.is_some() && !ended.stopped && !ended.live.is_empty() {
                 state.keep(self.seat, ended.live);
                 return (false, false, true);
             }
-            // Idle before anybody hears of it: its room may be what the next request needs.
+            // Mark the session as idle before sending the answer, because the next request may need
+            // its memory.
             let held = self.held.as_ref().filter(|_| state.queue.is_empty());
             let is_awaited = held.is_some_and(|held| held.lease.end_use());
             (ended.stopped, is_awaited, false)
@@ -282,14 +287,14 @@ impl Owner {
             self.shared.ledger.wake();
         }
         if stopped {
-            // It was stopped just when it had answered.
+            // The run was stopped just after it had answered.
             self.release("it was stopped");
             return None;
         }
         if proved {
             self.proved();
         }
-        // Memory grows at first, if it does.
+        // Memory grows mostly in the first runs.
         if runs.is_power_of_two() {
             self.measure();
         }
@@ -303,7 +308,7 @@ impl Owner {
         let died = has_died(&error);
         let reason = for_log(&error).to_owned();
         let count = requests.len();
-        // In one step: a request is never out of sight between its run and the queue.
+        // Under one lock: a request is always visible, either in its run or in the queue.
         let stopped = self.end_run(|state, ended| {
             if ended.stopped {
                 for request in requests {
@@ -316,14 +321,14 @@ impl Owner {
             let mut answer = if count > 1 {
                 Ok(())
             } else if is_proven || matches!(error, EngineError::Input { .. }) {
-                // What is wrong with an input says nothing of a candidate.
+                // An invalid input is not the candidate's fault.
                 Err(call_error(&error))
             } else {
                 let answer = state.choice.fail(candidate, error);
                 answer.map_err(|error| if is_models { inactive(error) } else { error })
             };
             if let Err(error @ CallError::NoInstances(_)) = &answer {
-                // What was known before says more than a request's own failure.
+                // The earlier error is more informative than the failure of this request.
                 let known = state.refusal.take().map(|(_, known)| known);
                 let error = known.unwrap_or_else(|| error.clone());
                 let pause = state.pause(error.clone());
@@ -335,7 +340,7 @@ impl Owner {
                 );
                 answer = Err(error);
             }
-            // A candidate that is passed over is not tried again: there is nothing to wait for.
+            // A skipped candidate is not tried again, so its failure needs no backoff.
             let is_paused = matches!(answer, Err(CallError::NoInstances(_)));
             if died && is_new && !is_paused && (is_proven || answer.is_err()) {
                 state.backoff.fail(Instant::now());
@@ -343,7 +348,7 @@ impl Owner {
             for mut request in requests.into_iter().rev() {
                 match &answer {
                     Err(error) => request.finish(Err(error.clone())),
-                    // Alone, or with the next candidate.
+                    // The request runs again, alone or with the next candidate.
                     Ok(()) if ended.live.contains(&request.id) => {
                         request.alone |= count > 1;
                         request.since = Instant::now();
@@ -363,7 +368,7 @@ impl Owner {
                 provider = candidate.provider.name(),
                 reason,
                 requests = count,
-                "a session died"
+                "a session crashed"
             );
         }
         if died || stopped || !is_proven {
@@ -371,11 +376,11 @@ impl Owner {
         }
     }
 
-    /// Finds out whether the first dimension is a batch.
+    /// Tries to prove that the first dimension is a batch dimension.
     pub(super) fn prove(&mut self, like: &[Tensor]) {
         let Some(held) = &mut self.held else { return };
         let limit = self.shared.rows_limit.unwrap_or(1);
-        // Random inputs may make a model run for ever, and requests wait meanwhile.
+        // Random inputs may make a model run forever while requests wait.
         let time = held.last.saturating_mul(20) + Duration::from_secs(2);
         held.session.set_timeout(Some(time));
         let mut died = false;
@@ -393,18 +398,18 @@ impl Owner {
             ended.stopped
         });
         if died || stopped {
-            self.release("it died of random inputs");
+            self.release("it crashed on random inputs");
         }
         if let Err(reason) = proved {
             tracing::info!(
                 service = self.shared.model.service,
                 reason,
-                "requests of this service do not share runs: its first dimension is no batch"
+                "batching is disabled for this service: its first dimension is not a batch dimension"
             );
         }
     }
 
-    /// Ends the run of this seat, and does what follows from it under the same lock.
+    /// Ends the run of this seat and calls `follow` under the same lock.
     fn end_run<T>(&self, follow: impl FnOnce(&mut State, Ended) -> T) -> T {
         let mut state = self.shared.lock();
         let seat = state.seats.get_mut(&self.seat);
@@ -418,7 +423,7 @@ impl Owner {
         followed
     }
 
-    /// Says what runs the model from now on.
+    /// Logs the engine and provider that run the model from now on.
     fn proved(&mut self) {
         let Some(held) = &mut self.held else { return };
         let candidate = held.candidate;

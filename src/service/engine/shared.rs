@@ -1,7 +1,7 @@
-//! What the callers of an endpoint and the threads that own its sessions share.
+//! State of an endpoint, shared by its callers and the threads that own its sessions.
 //!
-//! Invariant: every request is either in the queue, or in the run of one seat, or answered. The lock
-//! is held for bookkeeping only, never while a model loads or runs.
+//! Invariant: every request is either in the queue, or in the run of one seat, or answered. The
+//! lock is held only for bookkeeping, never while a model loads or runs.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,21 +28,22 @@ use crate::service::meter::Meter;
 use crate::service::{CallError, Isolation, ServiceSettings};
 use crate::tensor::Tensor;
 
-/// What a session takes beyond its weights: the process, the engine's code, small tensors.
+/// Estimated memory of a session beyond its weights, in bytes: the process, the engine's code and
+/// small tensors.
 const BESIDE_WEIGHTS: u64 = 32 << 20;
 
-/// How long a run goes on for nobody.
+/// Grace period before an abandoned run is cancelled.
 const FOR_NOBODY: Duration = Duration::from_millis(250);
 
-/// Starts a thread that owns the session of a seat.
+/// Starts the owner thread of a seat.
 pub(super) type StartOwner = fn(&Arc<Shared>, u64) -> io::Result<JoinHandle<()>>;
 
-/// What an endpoint has from its server.
+/// Parts of the server that an endpoint uses.
 #[derive(Debug)]
 pub(super) struct Host {
-    /// The endpoint's number there.
+    /// The endpoint's number in the server.
     pub(super) number: u64,
-    /// Where sessions come from.
+    /// Starts sessions.
     pub(super) source: Source,
     pub(super) ledger: Arc<Ledger>,
     pub(super) start_owner: StartOwner,
@@ -58,21 +59,21 @@ pub(super) struct Shared {
     pub(super) settings: ServiceSettings,
     pub(super) source: Source,
     pub(super) ledger: Arc<Ledger>,
-    /// What its service did, this endpoint's part included.
+    /// Metrics of its service, including this endpoint.
     pub(super) meter: Arc<Meter>,
-    /// Most rows of a run, if runs may be shared at all.
+    /// Maximum number of rows of a run, if batching is possible.
     pub(super) rows_limit: Option<u64>,
-    /// What every request is answered with, if nothing will ever run the model.
+    /// Error returned to every request when no engine can ever run the model.
     hopeless: Option<CallError>,
     start_owner: StartOwner,
     state: Mutex<State>,
     /// Wakes owner threads.
     pub(super) wake: Condvar,
-    /// Wakes those who wait for the end of something.
+    /// Wakes tasks that wait for a state change.
     changed: Notify,
 }
 
-/// What changes.
+/// The mutable state.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) queue: Queue<Waiting>,
@@ -81,82 +82,82 @@ pub(super) struct State {
     pub(super) seats: BTreeMap<u64, Seat>,
     pub(super) threads: Vec<JoinHandle<()>>,
     pub(super) choice: Choice,
-    /// How products of 8-bit numbers are added up, once a run has shown it.
+    /// How products of 8-bit numbers are summed; known after a run.
     pub(super) byte_sums: Option<ByteSums>,
-    /// The sandbox of its sessions, once one has run.
+    /// The sandbox of its sessions; known after a run.
     pub(super) sandbox: Option<Sandbox>,
     pub(super) batching: Batching,
     pub(super) backoff: Backoff,
-    /// Why there is no active instance, and until when requests are refused because of it. It stays until a run
-    /// succeeds.
+    /// Reason for missing instances, and the time until which requests are rejected. It stays until
+    /// a run succeeds.
     pub(super) refusal: Option<(Instant, CallError)>,
-    /// Whether the model is to be tried before its next request: its first run ended its process.
+    /// True if the model must be tried before its next request, because its first run crashed.
     pub(super) is_doubtful: bool,
-    /// Owner threads that wait for more requests to share a run.
+    /// Number of owner threads that wait for more requests to batch.
     pub(super) gathering: usize,
-    /// What a session took at most.
+    /// Peak memory of a session, in bytes.
     pub(super) measured: Option<u64>,
     pub(super) runs: u64,
     pub(super) crashes: u64,
-    /// Sessions that died and that no other has replaced yet.
+    /// Number of crashed sessions that are not replaced yet.
     pub(super) missing: u64,
     next: u64,
 }
 
-/// Life of an endpoint.
+/// Life cycle of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Open,
-    /// No more requests; those it has are answered.
+    /// Rejects new requests and finishes the pending ones.
     Draining,
-    /// Nothing is answered any more.
+    /// Answers nothing any more.
     Stopped,
 }
 
 /// An owner thread.
 #[derive(Debug, Default)]
 pub(super) struct Seat {
-    /// What ends its process, and that process's number.
+    /// Handle to stop its process, and the process id.
     pub(super) process: Option<(Stopper, u32)>,
     pub(super) loaded: bool,
-    /// Bytes that its session is counted with.
+    /// Memory that its session is counted with, in bytes.
     pub(super) bytes: u64,
     pub(super) run: Option<Run>,
-    /// Its process was ended by us.
+    /// True if the server stopped its process.
     pub(super) stopped: bool,
 }
 
-/// What a seat runs.
+/// The run of a seat.
 #[derive(Debug, Default)]
 pub(super) struct Run {
     /// Requests that still wait for its answer.
     pub(super) live: Vec<u64>,
-    /// It goes on without them: it proves something for later.
+    /// True if it continues without waiting requests, because it proves something for later ones.
     pub(super) protected: bool,
-    /// The last of them to give up.
+    /// The last request that was cancelled.
     pub(super) left_by: Option<u64>,
-    /// Nothing runs: the session is kept between two steps of a conversation.
+    /// Set while the session is reserved between two steps of a conversation instead of running.
     pub(super) between: Option<Between>,
 }
 
-/// What the last request of a run leaves.
+/// State that a run's last cancelled request leaves behind.
 enum Left {
-    /// A session that was kept for it: its thread has to know.
+    /// A reserved session, whose thread must be notified.
     Kept,
-    /// A run that nobody waits for.
+    /// An abandoned run.
     Running,
 }
 
-/// A session that is kept for the next step of a conversation.
+/// A session reserved for the next step of a conversation.
 #[derive(Debug, Default)]
 pub(super) struct Between {
-    /// The step, once it was asked for.
+    /// The next step, once submitted.
     pub(super) asked: Option<Waiting>,
-    /// Until when it rests, if it does: others may have the session meanwhile.
+    /// End of its rest, if it is resting. Others may take the session meanwhile.
     pub(super) rests: Option<Instant>,
 }
 
-/// A request from the caller's side; dropped without an answer, it is given up.
+/// A request from the caller's side. Dropping it before the answer cancels the request.
 #[derive(Debug)]
 pub(super) struct Ticket<'a> {
     pub(super) shared: &'a Arc<Shared>,
@@ -217,19 +218,19 @@ impl Shared {
         })
     }
 
-    /// Why there is no active instance, as far as is known.
+    /// Returns the reason for missing instances, as far as known.
     pub(super) fn failure(&self) -> Option<CallError> {
         let known = self.hopeless.clone();
         let failed = || self.lock().refusal.as_ref().map(|(_, error)| error.clone());
         known.or_else(failed).map(|error| self.without_paths(error))
     }
 
-    /// Whether requests are refused at once.
+    /// Returns whether requests are rejected at once.
     pub(super) fn is_pausing(&self) -> bool {
         self.hopeless.is_some() || self.lock().refusal(Instant::now()).is_some()
     }
 
-    /// The error without the server's directories.
+    /// Removes the server's directories from an error.
     fn without_paths(&self, error: CallError) -> CallError {
         let source = &self.source;
         let files = [
@@ -244,7 +245,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a request. Without inputs it asks for a session only, and always has room.
+    /// Submits a request. A request without inputs only asks for a session and bypasses the queue
+    /// limit.
     pub(super) fn submit(
         self: &Arc<Self>,
         caller: AccountId,
@@ -260,7 +262,7 @@ impl Shared {
             return Err(CallError::Stopped);
         }
         let limit = self.settings.queue.max(1);
-        // What a free session is about to take does not wait.
+        // Requests that free sessions are about to take do not count as waiting.
         if state.queue.len() >= limit + state.free() && inputs.is_some() {
             return Err(CallError::QueueFull { limit });
         }
@@ -281,7 +283,7 @@ impl Shared {
         });
         self.staff(&mut state);
         drop(state);
-        // All of them: one that pauses before it loads again must not take another one's call.
+        // Wake all threads: a thread in its backoff must not consume the wakeup of another one.
         self.wake.notify_all();
         Ok(Ticket {
             shared: self,
@@ -292,12 +294,12 @@ impl Shared {
         })
     }
 
-    /// Opens seats while more wait than there are threads to take it.
+    /// Opens seats while more requests wait than threads can take.
     pub(super) fn staff(self: &Arc<Self>, state: &mut State) {
         loop {
             let share = self.settings.batch_max_size.max(1) - 1;
             let spoken_for = state.free() + state.gathering * share;
-            // Until one has proved the choice of an engine, others would only repeat its attempts.
+            // Until a candidate has run the model, more threads would only repeat its attempts.
             let most = if state.choice.is_made() {
                 self.settings.instances.max(1)
             } else {
@@ -314,9 +316,10 @@ impl Shared {
                     state.threads.push(thread);
                 }
                 Err(error) => {
-                    tracing::warn!(service = self.model.service, %error, "no thread for a session");
+                    tracing::warn!(service = self.model.service, %error, "cannot start a thread for a session");
                     if state.seats.is_empty() {
-                        let error = CallError::NoInstances(format!("no thread: {error}"));
+                        let error =
+                            CallError::NoInstances(format!("cannot start a thread: {error}"));
                         state.refuse(&error);
                     }
                     return;
@@ -325,7 +328,7 @@ impl Shared {
         }
     }
 
-    /// Removes a request that nobody waits for any more, and stops what goes on for nobody.
+    /// Removes a cancelled request and stops a run that this abandons.
     pub(super) fn give_up(self: &Arc<Self>, id: u64, caller: AccountId) {
         let mut state = self.lock();
         let removed = state.queue.remove(id, caller);
@@ -339,14 +342,14 @@ impl Shared {
             None => {}
         }
         if is_empty {
-            // A thread that waits for room need not any more.
+            // A thread that waits for memory may no longer need it.
             self.ledger.wake();
         }
         drop(removed);
     }
 
-    /// Stops the run that this request was the last to leave, unless it ends soon: most runs take less
-    /// time than another session would.
+    /// Stops the run that this request abandoned, unless it ends within a grace period. Most runs
+    /// take less time than loading another session.
     fn stop_later(self: &Arc<Self>, id: u64) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return self.lock().stop_left_by(id);
@@ -360,7 +363,7 @@ impl Shared {
         });
     }
 
-    /// Takes no more requests.
+    /// Rejects new requests.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         if state.phase == Phase::Open {
@@ -368,7 +371,7 @@ impl Shared {
         }
     }
 
-    /// Ends everything: what waits and runs is told so.
+    /// Stops everything; waiting and running requests fail.
     pub(super) fn stop(&self) {
         let mut state = self.lock();
         state.phase = Phase::Stopped;
@@ -387,7 +390,7 @@ impl Shared {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
-            // First listen, then look.
+            // Subscribe before the check.
             changed.as_mut().enable();
             if is_so(&self.lock()) {
                 return;
@@ -400,8 +403,8 @@ impl Shared {
         self.changed.notify_waiters();
     }
 
-    /// Ends when all threads have ended that can be waited for: one that a model holds in this
-    /// process cannot.
+    /// Returns whether all threads have ended, except those that cannot be waited for because a
+    /// model hangs in this process.
     pub(super) fn is_over(&self, state: &State) -> bool {
         let is_lost = |seat: &Seat| {
             self.settings.isolation == Isolation::Thread
@@ -410,14 +413,14 @@ impl Shared {
         state.seats.values().all(is_lost)
     }
 
-    /// Bytes to reserve for a session.
+    /// Returns the bytes to reserve for a session.
     pub(super) fn need(&self, state: &State) -> u64 {
         let need = state.measured.unwrap_or_else(|| estimate(&self.model));
-        // What ran once fits, though one request may have made it large.
+        // A session that has run fits the budget, even if one request temporarily enlarged it.
         need.min(self.ledger.budget())
     }
 
-    /// Wakes the owner threads, however long they may live.
+    /// Returns a callback that wakes the owner threads without keeping the endpoint alive.
     pub(super) fn bell(self: &Arc<Self>) -> Bell {
         let shared: Weak<Self> = Arc::downgrade(self);
         Arc::new(move || {
@@ -430,7 +433,7 @@ impl Shared {
 }
 
 impl State {
-    /// A new number.
+    /// Returns a new number.
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
@@ -458,28 +461,28 @@ impl State {
         self.seats.values().filter(|seat| seat.loaded).count()
     }
 
-    /// Threads that run nothing: each is about to look into the queue.
+    /// Returns the number of idle threads, each of which is about to check the queue.
     pub(super) fn free(&self) -> usize {
         let runs_nothing = |seat: &&Seat| seat.run.is_none();
         self.seats.values().filter(runs_nothing).count()
     }
 
-    /// Answers all that waits with this.
+    /// Fails all waiting requests with this error.
     pub(super) fn refuse(&mut self, error: &CallError) {
         for request in self.queue.clear() {
             request.finish(Err(error.clone()));
         }
     }
 
-    /// The refusal that holds now.
+    /// Returns the error that currently rejects all requests, if any.
     pub(super) fn refusal(&self, now: Instant) -> Option<CallError> {
         let (until, error) = self.refusal.as_ref()?;
         (now < *until).then(|| error.clone())
     }
 
-    /// A session could not be loaded: what waits is told why, unless another one answers. While no
-    /// engine has the model, those who come within the back-off are told the same. A process that
-    /// died once may have been killed by anything: then only the next request is told.
+    /// Handles a failure to load. Waiting requests fail, unless another session can answer them. If
+    /// no engine can load the model, requests during the backoff fail too. A first crash may have
+    /// an outside cause, so only the next request fails.
     pub(super) fn loading_failed(&mut self, error: &CallError) -> Duration {
         if self.sessions() == 0 && matches!(error, CallError::NoInstances(_)) {
             return self.pause(error.clone());
@@ -498,7 +501,8 @@ impl State {
         until - now
     }
 
-    /// There is no active instance: refuses what waits, and what comes before the next attempt.
+    /// Handles missing instances: fails waiting requests, and rejects new ones until the next
+    /// attempt.
     pub(super) fn pause(&mut self, error: CallError) -> Duration {
         let now = Instant::now();
         let until = self.backoff.fail(now);
@@ -507,7 +511,8 @@ impl State {
         until - now
     }
 
-    /// What a request leaves that was the last of its run.
+    /// Removes a cancelled request from its run. Returns the remaining state if it was the last
+    /// one.
     fn leave_run(&mut self, id: u64) -> Option<Left> {
         let runs = self.seats.values_mut().filter_map(|seat| seat.run.as_mut());
         for run in runs {
@@ -524,7 +529,7 @@ impl State {
         None
     }
 
-    /// Ends the session whose run this request was the last to leave, if it still is that run.
+    /// Stops the session whose run this request abandoned, if it still is that run.
     fn stop_left_by(&mut self, id: u64) {
         let was_left = |seat: &&mut Seat| {
             let run = seat.run.as_ref();
@@ -543,7 +548,7 @@ impl Run {
 }
 
 impl Seat {
-    /// Ends its process. A thread cannot be stopped, and is waited for.
+    /// Stops its process. A thread cannot be stopped.
     pub(super) fn stop(&mut self) {
         if let Some((stopper, _)) = &self.process {
             self.stopped = true;
@@ -553,7 +558,7 @@ impl Seat {
 }
 
 impl Ticket<'_> {
-    /// Waits for the answer, at most `timeout`.
+    /// Waits for the answer, at most for `timeout`.
     pub(super) async fn answer(mut self, timeout: Option<Duration>) -> Outcome {
         let received = match timeout {
             None => (&mut self.receiver).await,
@@ -578,18 +583,18 @@ impl Drop for Ticket<'_> {
     }
 }
 
-/// Bytes that a session will take, before it has run.
+/// Estimates the memory of a session that has not run yet, in bytes.
 fn estimate(model: &EndpointModel) -> u64 {
     let weights = model.weight_bytes;
     let with_copies = weights.saturating_add(weights / 10 * 3);
     with_copies.saturating_add(BESIDE_WEIGHTS)
 }
 
-/// The answer for a model beyond the budget.
+/// Returns the error of a model that exceeds the memory budget.
 pub(super) fn of_size(too_large: TooLarge) -> CallError {
     let TooLarge { bytes, budget } = too_large;
     CallError::NoInstances(format!(
-        "the model needs about {bytes} bytes of memory, and the server's models may take {budget} \
+        "the model needs about {bytes} bytes of memory, and the limit for all models of the server is {budget} \
          together; raise that limit or offer a smaller model"
     ))
 }

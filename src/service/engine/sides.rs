@@ -1,6 +1,8 @@
-//! Which sides of a picture a model takes where its signature leaves both open: found once, by runs on zeros.
+//! Determines the picture sizes that a model accepts when its signature leaves both sides open,
+//! with runs on zeros.
 //!
-//! Invariant: the rule only explains a run that failed; no picture is refused because of it before it ran.
+//! Invariant: the rule only explains a failed run; pictures are never rejected because of it before
+//! they ran.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,25 +13,26 @@ use super::trial::filled;
 use crate::service::CallError;
 use crate::tensor::input::{Generator, OpenSides, open_sides};
 
-/// Steps that networks need, smallest first: powers of two by strides, multiples of seven by patches.
+/// Step sizes of common networks, smallest first: powers of two from strides, multiples of seven
+/// from patches.
 const STEPS: [u64; 10] = [1, 2, 4, 8, 14, 16, 28, 32, 64, 128];
 
-/// Sides that are tried have at least so many pixels: smaller ones may fail for another reason.
+/// Minimum side that is tried, in pixels. Smaller pictures may fail for other reasons.
 const LEAST: u64 = 64;
 
-/// No further size is tried after this time.
+/// Time after which no further size is tried.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A rule for the sides of pictures.
+/// A rule for picture sizes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SideRule {
-    /// The sides in the signature.
+    /// The open sides in the signature.
     pub sides: OpenSides,
-    /// Both must be multiples of this.
+    /// Both sides must be multiples of this.
     pub step: u64,
 }
 
-/// Finds the rule of a model; `None` if it has none that was found.
+/// Determines the rule of a model; `None` if no rule was found.
 pub(super) async fn rule(shared: &Arc<Shared>) -> Result<Option<SideRule>, CallError> {
     let Some(sides) = open_sides(&shared.model.signature) else {
         return Ok(None);
@@ -50,13 +53,13 @@ pub(super) async fn rule(shared: &Arc<Shared>) -> Result<Option<SideRule>, CallE
     Ok(None)
 }
 
-/// Two multiples of `step` with odd factors, so that they are no multiples of twice `step`.
+/// Returns two odd multiples of `step`, which are not multiples of twice `step`.
 fn odd_multiples(step: u64) -> [u64; 2] {
     let factor = LEAST.div_ceil(step) | 1;
     [step * factor, step * (factor + 2)]
 }
 
-/// Whether the model runs on a picture of this side. An error leaves that open.
+/// Returns whether the model runs on a picture of this size. An error means that this is unknown.
 async fn runs(shared: &Arc<Shared>, sides: &OpenSides, size: u64) -> Result<bool, CallError> {
     let dims = sides.labels.iter().map(|label| format!("{label}={size}"));
     let Some(inputs) = filled(&shared.model.signature, dims.collect(), Generator::Zeros) else {

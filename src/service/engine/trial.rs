@@ -1,7 +1,7 @@
-//! The trial of a model: runs on small valid inputs show whether it runs at all.
+//! The trial of a model: runs on small valid inputs that show whether the model works at all.
 //!
-//! Invariant: a model counts as broken only if every trial run failed, and none of them because of the values of
-//! its inputs or of a time limit. The number of runs and their time are bounded.
+//! Invariant: a model counts as broken only if every trial run failed, none of them because of
+//! input values or a time limit. The number and duration of runs are bounded.
 
 use std::iter::once;
 use std::time::{Duration, Instant};
@@ -12,21 +12,21 @@ use crate::tensor::input::{Generator, InputArgs, OpenDim, assemble, open_dims, t
 use crate::tensor::limit::Limit;
 use crate::tensor::{Signature, Tensor};
 
-/// No further input is tried after this time.
+/// Time after which no further input is tried.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a trial shows.
+/// Result of a trial.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// The model ran.
+    /// The model works.
     Runs,
-    /// It failed with every input; the first failure.
+    /// It failed with every input; contains the first failure.
     Fails(EngineError),
-    /// No input could be made, or failures do not show whose fault they are.
+    /// Inputs could not be generated, or the failures do not prove that the model is broken.
     Unknown,
 }
 
-/// Tries inputs, likeliest first, until the model runs.
+/// Tries inputs, most likely ones first, until the model runs.
 pub(super) fn of(
     model: &EndpointModel,
     mut run: impl FnMut(&[Tensor]) -> Result<(), EngineError>,
@@ -61,7 +61,7 @@ pub(super) fn of(
     }
 }
 
-/// Small valid inputs of a model. Its graph is read only if the usual sizes fail.
+/// Generates small valid inputs of a model. Its graph is read only if the usual sizes fail.
 fn inputs(model: &EndpointModel) -> Box<dyn Iterator<Item = Vec<Tensor>> + '_> {
     if !model.first.is_empty() {
         return Box::new(once(model.first.clone()));
@@ -83,7 +83,7 @@ fn inputs(model: &EndpointModel) -> Box<dyn Iterator<Item = Vec<Tensor>> + '_> {
         .chain(once(Vec::new()))
         .chain(proposed)
         .map(|dims| (dims, Generator::Zeros));
-    // A number among the inputs may be a size, which zero is not.
+    // An input may contain a size, which cannot be zero.
     let ones = once((Vec::new(), Generator::Ones));
     let all = zeros.chain(ones);
     Box::new(all.filter_map(move |(dims, values)| filled(&signature, dims, values)))
@@ -95,7 +95,7 @@ fn sizes<'s>(sizes: impl Iterator<Item = (&'s str, u64)>) -> Vec<String> {
         .collect()
 }
 
-/// Makes inputs of these sizes; `None` if the signature does not allow them.
+/// Generates inputs of these sizes; `None` if the signature does not allow them.
 pub(super) fn filled(
     signature: &Signature,
     dims: Vec<String>,

@@ -26,7 +26,7 @@ pub(super) fn shape(value: &RawValue, place: &str) -> Result<Vec<u64>, Refusal> 
     let sizes = sizes.iter().enumerate().map(|(axis, size)| {
         size.get().parse::<u64>().map_err(|_| {
             let found = shown(size.get());
-            let message = format!("a size belongs here, an integer from 0, not {found}");
+            let message = format!("expected a size, an integer from 0, got {found}");
             Refusal::at(format!("{place}[{axis}]"), message)
         })
     });
@@ -54,15 +54,15 @@ pub(super) fn json(
         return Ok(tensor);
     }
     let found = tensor.shape().to_vec();
-    let message = || format!("the shape says {shape:?}, and the data has {found:?}");
+    let message = || format!("the shape is {shape:?}, but the data has {found:?}");
     if tensor.shape().len() > 1 {
-        let message = format!("{}: nest it as the shape says, or not at all", message());
+        let message = format!("{}: nest the data like the shape, or flatten it", message());
         return Err(Refusal::at(format!("{input}.shape"), message));
     }
     let fits = plausible(dtype, shape) == Some(tensor.bytes().len() as u64);
     let reshaped = fits.then(|| tensor.reshaped(shape.to_vec()).ok()).flatten();
     reshaped.ok_or_else(|| {
-        let message = format!("{}: give as many elements as the shape has", message());
+        let message = format!("{}: provide as many elements as the shape has", message());
         Refusal::at(format!("{input}.shape"), message)
     })
 }
@@ -78,20 +78,19 @@ pub(super) fn base64(
     let text = json::string(data, &place)?;
     let bytes = BASE64
         .decode(text.as_bytes())
-        .map_err(|error| Refusal::at(&place, format!("this is not base64: {error}")))?;
+        .map_err(|error| Refusal::at(&place, format!("invalid base64: {error}")))?;
     let dtype = spec.dtype;
     let shape = match shape {
         Some(shape) => shape.to_vec(),
         None => implied_shape(spec, bytes.len() as u64).ok_or_else(|| {
-            let message =
-                "base64 does not say the shape, and the model leaves it open: give `shape`";
+            let message = "base64 data needs `shape`, because the model leaves the shape open";
             Refusal::at(input, message)
         })?,
     };
     if dtype == DType::Bool
         && let Some(at) = bytes.iter().position(|byte| *byte > 1)
     {
-        let message = format!("byte {at} is {}: a bool is 0 or 1", bytes[at]);
+        let message = format!("byte {at} is {}: expected 0 or 1 for a bool", bytes[at]);
         return Err(Refusal::at(&place, message));
     }
     let found = bytes.len() as u64;
@@ -100,9 +99,9 @@ pub(super) fn base64(
             Tensor::new(dtype, shape, bytes).map_err(|error| Refusal::at(&place, error.to_string()))
         }
         expected => {
-            let expected = expected.map_or("more than fit".to_owned(), |bytes| bytes.to_string());
+            let expected = expected.map_or("too many".to_owned(), |bytes| bytes.to_string());
             let message =
-                format!("{dtype}{shape:?} has {expected} bytes, and the data has {found}");
+                format!("{dtype}{shape:?} has {expected} bytes, but the data has {found}");
             Err(Refusal::at(&place, message))
         }
     }

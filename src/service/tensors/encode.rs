@@ -58,8 +58,7 @@ fn capacity(outputs: &[Tensor], encoding: Encoding) -> usize {
 }
 
 fn write<T: Serialize + ?Sized>(text: &mut Vec<u8>, value: &T) {
-    serde_json::to_writer(text, value)
-        .expect("strings and numbers are JSON, and memory takes them");
+    serde_json::to_writer(text, value).expect("strings and numbers serialize into memory");
 }
 
 /// Encodes pieces of whole groups, which avoids a second buffer of the full size.

@@ -93,7 +93,7 @@ pub fn decode(body: &[u8], signature: &Signature, pictures: bool) -> Result<Deco
 
 fn stray_key(key: &str, known: &[&str], pictures: bool) -> Refusal {
     if PICTURE_KEYS.contains(&key) && !pictures {
-        let message = "this service takes no picture: none of its capabilities is one of images; \
+        let message = "this service does not take pictures: it lacks a capability for images; \
                        give tensors in `inputs`";
         return Refusal::at(format!("$.{key}"), message);
     }
@@ -107,7 +107,7 @@ fn missing_inputs(signature: &Signature, pictures: bool) -> Refusal {
         ""
     };
     let names = names(signature);
-    let message = format!("there is no `inputs`; give one tensor to each input{picture}; {names}");
+    let message = format!("missing `inputs`; provide one tensor for each input{picture}; {names}");
     Refusal::at("$", message)
 }
 
@@ -130,7 +130,7 @@ fn read_inputs(list: Vec<Object<'_>>, signature: &Signature) -> Result<Vec<Tenso
         let index = slot_of(&given, position, signature)?;
         if let Some((first, _)) = &slots[index] {
             let message = format!(
-                "{} has a value by {} already",
+                "{} already has a value from {}",
                 name_of(signature, index),
                 first.place
             );
@@ -145,7 +145,10 @@ fn read_inputs(list: Vec<Object<'_>>, signature: &Signature) -> Result<Vec<Tenso
             .iter()
             .map(|index| Place::of(signature, *index).to_string())
             .collect();
-        let message = format!("no value for {}; give one to each", places.join(", "));
+        let message = format!(
+            "missing values for {}; provide one for each",
+            places.join(", ")
+        );
         return Err(Refusal::at("$.inputs", message));
     }
     let (given, tensors): (Vec<_>, Vec<_>) = slots.into_iter().flatten().unzip();
@@ -162,7 +165,7 @@ fn slot_of(given: &Given<'_>, position: usize, signature: &Signature) -> Result<
         if position < inputs.len() {
             return Ok(position);
         }
-        let message = format!("one input too many; {}", names(signature));
+        let message = format!("too many inputs; {}", names(signature));
         return Err(Refusal::at(&given.place, message));
     };
     let found = inputs.iter().position(|input| input.name == **name);
@@ -170,7 +173,7 @@ fn slot_of(given: &Given<'_>, position: usize, signature: &Signature) -> Result<
         let meant = suggest::nearest(name, inputs.iter().map(|input| input.name.as_str()));
         let meant = meant.map(|meant| format!(", did you mean `{meant}`?"));
         let (shown, meant) = (shown(name), meant.unwrap_or_default());
-        let message = format!("there is no input {shown}{meant}; {}", names(signature));
+        let message = format!("unknown input {shown}{meant}; {}", names(signature));
         Refusal::at(format!("{}.name", given.place), message)
     })
 }
@@ -211,7 +214,7 @@ impl<'a> Given<'a> {
             }
         }
         let Some(data) = data else {
-            return Err(Refusal::at(place, "there is no `data`; give the elements"));
+            return Err(Refusal::at(place, "missing `data`; provide the elements"));
         };
         Ok(Self {
             place,
@@ -229,7 +232,7 @@ impl<'a> Given<'a> {
             && found != spec.dtype
         {
             let input = Place::of(signature, index);
-            let message = format!("{input}: it has dtype {found}; give {}", spec.dtype);
+            let message = format!("{input}: expected dtype {}, got {found}", spec.dtype);
             return Err(Refusal::at(format!("{}.dtype", self.place), message));
         }
         let shape = self.shape.as_deref();
@@ -247,7 +250,7 @@ impl Encoding {
             "base64" => Ok(Self::Base64),
             other => {
                 let message = format!(
-                    "there is no encoding {}; it is `json` or `base64`",
+                    "unknown encoding {}; expected `json` or `base64`",
                     shown(other)
                 );
                 Err(Refusal::at(place, message))
@@ -261,7 +264,7 @@ fn read_dtype(value: &RawValue, place: &str) -> Result<DType, Refusal> {
     DType::from_name(&name).ok_or_else(|| {
         let known = DType::ALL.map(DType::name);
         let message = format!(
-            "there is no dtype {}; there are {}",
+            "unknown dtype {}; supported: {}",
             shown(&name),
             listed(&known)
         );

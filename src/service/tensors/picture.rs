@@ -42,12 +42,12 @@ pub(super) fn read<'a>(
         return Err(no_picture(signature));
     }
     let Some(value) = member("image_base64") else {
-        return Err(Refusal::at("$", "there is no `image_base64`"));
+        return Err(Refusal::at("$", "missing `image_base64`"));
     };
     let text = json::string(value, PLACE)?;
     let bytes = BASE64
         .decode(encoded(&text).as_bytes())
-        .map_err(|error| Refusal::at(PLACE, format!("this is not base64: {error}")))?;
+        .map_err(|error| Refusal::at(PLACE, format!("invalid base64: {error}")))?;
     Ok(Picture {
         signature: signature.clone(),
         input,
@@ -66,10 +66,10 @@ impl Picture {
             PictureError::Fault(fault) => refused(fault).into(),
             PictureError::Parser(ParserError::Limit(limit)) => Refusal::at(
                 PLACE,
-                format!("decoding the picture reached {limit}; give a smaller one"),
+                format!("decoding the picture reached {limit}; use a smaller one"),
             )
             .into(),
-            PictureError::Parser(error) => call_error("the picture was not decoded", &error),
+            PictureError::Parser(error) => call_error("decoding the picture failed", &error),
         })
     }
 }
@@ -77,7 +77,7 @@ impl Picture {
 fn no_picture(signature: &Signature) -> Refusal {
     let names = names(signature);
     let message = format!(
-        "the method does not take one picture and nothing else; give tensors in `inputs`; {names}"
+        "the method does not take a single picture as its only input; provide tensors in `inputs`; {names}"
     );
     Refusal::at(PLACE, message)
 }
@@ -97,7 +97,7 @@ fn numbers(value: Option<&RawValue>, place: &str) -> Result<Vec<f32>, Refusal> {
     let number = |text: &str, place: &str| {
         let read = serde_json::from_str::<f32>(text).ok();
         read.filter(|number| number.is_finite()).ok_or_else(|| {
-            let message = format!("a number belongs here, not {}", shown(text));
+            let message = format!("expected a number, got {}", shown(text));
             Refusal::at(place, message)
         })
     };
@@ -118,7 +118,7 @@ fn refused(fault: PictureFault) -> Refusal {
         PictureFault::Option { name, reason } => Refusal::at(format!("$.{name}"), reason),
         PictureFault::Picture { input, reason } => {
             let message = format!(
-                "{input}: {reason}; give another PNG or JPEG, or the tensor itself in `inputs`"
+                "{input}: {reason}; use another PNG or JPEG, or the tensor itself in `inputs`"
             );
             Refusal::at(PLACE, message)
         }

@@ -1,7 +1,7 @@
-//! An answer in the making: a thread feeds the model and writes what it says, while somebody reads it.
+//! Generates the answer of a chat or completion request on a thread while the client reads it.
 //!
-//! Invariant: the thread ends soon after nobody reads any more, or the time is over; a session that it used
-//! rests for the same account, or is given back.
+//! Invariant: the thread ends soon after the client disconnects or the time limit is reached. Its
+//! session then rests for the same account or is released.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -36,28 +36,28 @@ use crate::text::template::Renderer;
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
 
-/// A request that was read, and who answers it.
+/// A checked request and the model that answers it.
 #[derive(Debug)]
 pub struct PreparedText {
     endpoint: Arc<TextEndpoint>,
     asked: Asked,
-    /// What the service is called.
+    /// Name of the service.
     name: String,
 }
 
-/// What a thread tells whoever reads.
+/// A message from the generating thread to the reader.
 enum Told {
-    /// The model has begun.
+    /// Generation has started.
     Begun,
-    /// An event, as it is sent.
+    /// An event of the stream, encoded for sending.
     Sent(Bytes),
-    /// All of an answer that is not sent in pieces.
+    /// A complete, unstreamed answer.
     Whole(Bytes),
-    /// It ends here.
+    /// Generation failed.
     Failed(CallError),
 }
 
-/// The work of a thread.
+/// The work of a generating thread.
 struct Work {
     endpoint: Arc<TextEndpoint>,
     asked: Asked,
@@ -67,25 +67,27 @@ struct Work {
     patience: Patience,
     reader: Reader,
     spent: Arc<Spent>,
-    /// The processes that read bytes of others, for this request.
+    /// Client of the parser processes for this request.
     client: Client,
     _turn: Turn,
 }
 
-/// How long an answer may take: all of it, or, of a stream, its beginning and then each token.
+/// Time limit of an answer: for the whole answer, or in a stream for the first token and then each
+/// further one.
 struct Patience {
     after: Option<Duration>,
     until: Cell<Option<Instant>>,
     is_stream: bool,
 }
 
-/// The way to whoever reads.
+/// Channel to the reader.
 struct Reader {
     sender: mpsc::UnboundedSender<Told>,
     gone: Arc<AtomicBool>,
 }
 
-/// Dropping it tells the thread that nobody reads, and ends what other processes do for it.
+/// Dropping it signals that the client disconnected, and cancels the request's jobs in parser
+/// processes.
 struct Listening {
     gone: Arc<AtomicBool>,
     _leaving: Leaving,
@@ -100,7 +102,7 @@ impl PreparedText {
         }
     }
 
-    /// Answers. Dropping the future, or the stream that it gives, stops the generation.
+    /// Answers the request. Dropping the future, or the returned stream, stops the generation.
     pub(in super::super) async fn predict(
         self,
         caller: AccountId,
@@ -115,7 +117,7 @@ impl PreparedText {
                 .await
                 .map_err(|_| CallError::Timeout { after })??,
         };
-        // No more is ever in the channel than a model's context has tokens.
+        // The channel never holds more messages than the model's context has tokens.
         let (sender, mut receiver) = mpsc::unbounded_channel();
         let gone = Arc::new(AtomicBool::new(false));
         let client = self.endpoint.engines.parsers(caller);
@@ -249,7 +251,7 @@ impl Work {
         prompted.map_err(|error| refused(&error))
     }
 
-    /// Answers one prompt, in a slot that holds the beginning of it if there is one.
+    /// Answers one prompt in a slot, preferably one that already holds the beginning of the prompt.
     fn generate(
         &self,
         loaded: &Loaded,
@@ -260,7 +262,7 @@ impl Work {
         let tokenizer = &Arc::new(tokenizer);
         let whole = prompted.tokens(tokenizer, &mut Transcripts::default());
         let whole = whole.map_err(|error| refused(&error))?;
-        // Nothing is encoded here: others wait for their slots meanwhile.
+        // This must not encode text, because others wait for their slots meanwhile.
         let common = |slot: &mut Slot| match prompted.begun(&mut slot.transcripts) {
             Some(begun) => slot.common(&begun),
             None => slot.common(&whole),
@@ -287,7 +289,7 @@ impl Work {
         let generated = match generated {
             Ok(generated) => generated,
             Err(error) => {
-                // What is wrong with a request leaves the session as it was.
+                // An invalid request leaves the session unchanged.
                 if error.is_of_request() {
                     loaded.slots.give_back(slot);
                 }
@@ -328,14 +330,14 @@ impl Patience {
     }
 
     fn begin(&self) {
-        // What is beyond all clocks never comes.
+        // A limit beyond the clock's range means no deadline.
         let until = self
             .after
             .and_then(|after| Instant::now().checked_add(after));
         self.until.set(until);
     }
 
-    /// A token has come.
+    /// Restarts the time limit after a token of a stream.
     fn renew(&self) {
         if self.is_stream {
             self.begin();
@@ -354,7 +356,7 @@ impl Patience {
 
 impl Reader {
     fn tell(&self, told: Told) {
-        // Who has gone is told nothing; the generation ends by itself.
+        // The message is dropped if the reader is gone; the generation then ends by itself.
         let _ = self.sender.send(told);
     }
 
@@ -373,7 +375,7 @@ impl Drop for Listening {
     }
 }
 
-/// The same of a choice further on.
+/// Shifts the choice index of an event.
 fn shifted(mut event: Event, by: usize) -> Event {
     match &mut event {
         Event::Token { choice, .. }
@@ -392,7 +394,7 @@ fn failed(error: GenerationError) -> CallError {
     };
     match error {
         GenerationError::Decode(DecodeError::Step(cause)) => own(cause),
-        // Of a prompt: what is generated ends there.
+        // This concerns a prompt; generation simply ends at the limit.
         GenerationError::Decode(DecodeError::Beyond { cause, .. }) => match own(cause) {
             CallError::Refused(refusal) => CallError::Refused(Refusal {
                 code: Some(TOO_LONG),
@@ -405,5 +407,5 @@ fn failed(error: GenerationError) -> CallError {
 }
 
 fn died() -> CallError {
-    CallError::Failed("the thread that generated has ended without an answer".to_owned())
+    CallError::Failed("the generating thread ended without an answer".to_owned())
 }

@@ -1,10 +1,10 @@
-//! One session for several conversations: each has a lane of it, and those that are about to be fed one token
-//! share a run.
+//! Runs several conversations in lanes of one session. Conversations that feed a single token share
+//! a run.
 //!
-//! There is no thread for it: of the threads that wait for a step, one runs for all of them, as soon as all
-//! conversations that are on their way wait too, or have not come for a moment. Invariant: who waits is
-//! answered, whatever a run ends with; a lane is of one conversation and one session, and what it held in
-//! another one is fed again.
+//! A scheduler thread is not needed. Among the threads that wait for a step, one runs it for all of
+//! them. It starts as soon as every active conversation waits too, or after a short time.
+//! Invariant: every waiter is answered, however a run ends. A lane belongs to one conversation and
+//! one session; after a change of session its tokens are fed again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,89 +20,90 @@ use crate::service::engine::{Conversation, Endpoint};
 use crate::tensor::Tensor;
 use crate::text::decoder::{DecoderModel, Fed, LaneRow, StepError, Steps};
 
-/// How long a run waits for others to share it: half of what the last one took, within these.
+/// Minimum and maximum time that a run waits for others to join. Within them it is half the
+/// duration of the last run.
 const PATIENCE: [Duration; 2] = [Duration::from_micros(500), Duration::from_millis(20)];
 
-/// So many runs of several rows may fail before there are no more of them.
+/// Number of failed batched runs after which batching is disabled.
 const FAILURES: u32 = 3;
 
-/// What a step ended with.
+/// Result of a step.
 type Outcome = Result<Vec<Tensor>, StepError>;
 
-/// A session, and who wants it to run.
+/// A session and its waiting steps.
 #[derive(Debug)]
 pub(super) struct SharedSession {
     endpoint: Arc<Endpoint>,
-    /// Most rows of a run.
+    /// Maximum number of rows in a run.
     most: usize,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Keeps the session; not here while a run goes on.
+    /// Holds the session; `None` during a run.
     conversation: Option<Conversation>,
     is_running: bool,
-    /// Which session it is, of all that there were.
+    /// Number of the current session, incremented when it is replaced.
     epoch: u64,
-    /// How many lanes there were: each has a number of its own.
+    /// Number of lanes created so far; the source of lane numbers.
     lanes: u32,
-    /// Lanes that the session does not know yet to be gone.
+    /// Ended lanes that the session still holds.
     gone: Vec<u32>,
-    /// Conversations that are on their way.
+    /// Number of active conversations.
     active: usize,
-    /// How many steps were asked for: each has a number of its own.
+    /// Number of steps so far; the source of step numbers.
     steps: u64,
     waiting: VecDeque<Waiting>,
-    /// With the session that answered.
+    /// Results by step, with the epoch of the session that produced them.
     answers: BTreeMap<u64, (Outcome, u64)>,
     sharing: Sharing,
-    /// How long the last run took.
+    /// Duration of the last run.
     last: Duration,
-    /// Whether the session has rested since.
+    /// True if the session has rested since the last run.
     has_rested: bool,
 }
 
-/// Whether rows share runs.
+/// State of batching.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Sharing {
     #[default]
     Untried,
-    /// They do, and so many of those runs have failed.
+    /// Batching is verified; holds the number of failed batched runs.
     Proved(u32),
     Off,
 }
 
-/// A step that is wanted.
+/// A waiting step.
 #[derive(Debug)]
 struct Waiting {
     number: u64,
     lane: u32,
-    /// The session that holds what it goes on with.
+    /// Epoch of the session that holds the lane's tokens.
     epoch: u64,
     held: usize,
     tokens: Vec<u32>,
     since: Instant,
-    /// Who waits for it.
+    /// The waiting thread.
     thread: Thread,
 }
 
-/// Steps in a lane.
+/// Runs the steps of one lane.
 #[derive(Debug)]
 pub(super) struct LaneSteps {
     session: Arc<SharedSession>,
     lane: u32,
-    /// The session that holds it, once one does.
+    /// Epoch of the session that holds the lane, once one does.
     epoch: Option<u64>,
     caller: AccountId,
     runtime: Handle,
 }
 
-/// A conversation on its way: runs wait for it for a moment. Dropping it says that it is over.
+/// Marks a conversation as active, so that runs wait for it briefly. Dropping it ends that.
 #[derive(Debug)]
 pub(super) struct OnItsWay(Arc<SharedSession>);
 
-/// A run for the steps that were taken. Dropping it without an outcome answers them.
+/// A run of steps. If it is dropped without a result, the steps are answered with an error.
 struct Running<'s> {
     session: &'s SharedSession,
     steps: Vec<Waiting>,
@@ -110,7 +111,7 @@ struct Running<'s> {
 }
 
 impl SharedSession {
-    /// A session of this endpoint, whose runs have at most `most` rows. Nothing is loaded yet.
+    /// Creates the session of an endpoint with runs of at most `most` rows. Nothing is loaded yet.
     pub(super) fn new(endpoint: &Arc<Endpoint>, most: usize) -> Arc<Self> {
         Arc::new(Self {
             endpoint: Arc::clone(endpoint),
@@ -119,12 +120,12 @@ impl SharedSession {
         })
     }
 
-    /// Conversations that are on their way.
+    /// Returns the number of active conversations.
     pub(super) fn active(&self) -> usize {
         self.lock().active
     }
 
-    /// A lane for a conversation.
+    /// Creates a lane for a conversation.
     pub(super) fn lane(self: &Arc<Self>, caller: AccountId, runtime: Handle) -> LaneSteps {
         let mut state = self.lock();
         LaneSteps {
@@ -140,7 +141,7 @@ impl SharedSession {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the answer of a step, and runs what waits where nobody else does.
+    /// Waits for the result of a step. If nobody else runs the waiting steps, this thread does.
     fn answer(
         &self,
         number: u64,
@@ -156,7 +157,7 @@ impl SharedSession {
                 Some(left) if left.is_zero() => {
                     self.lead(state, model, (caller, runtime));
                 }
-                // Who is first waits for the others, and they for the first.
+                // The first thread waits for the others to join; the others wait for it to run.
                 Some(left) if state.is_first(number) => {
                     drop(state);
                     thread::park_timeout(left);
@@ -170,7 +171,7 @@ impl SharedSession {
         }
     }
 
-    /// Runs what waits.
+    /// Runs the waiting steps.
     fn lead(
         &self,
         mut state: MutexGuard<'_, State>,
@@ -198,7 +199,7 @@ impl SharedSession {
         let mut state = self.lock();
         state.active -= 1;
         state.rest();
-        // It may have been the one that the next run waited for.
+        // The next run may have been waiting for this conversation.
         state.wake_first();
     }
 }
@@ -209,7 +210,7 @@ impl State {
         self.lanes
     }
 
-    /// How long the next run has to wait still; none if there is nothing that could run now.
+    /// Returns the time that the next run still waits for others; `None` if nothing can run now.
     fn left(&self, most: usize) -> Option<Duration> {
         let first = self.waiting.front().filter(|_| !self.is_running)?;
         let is_full = self.waiting.len() >= self.active.min(most);
@@ -236,7 +237,7 @@ impl State {
         step.tokens.len() == 1 && self.sharing != Sharing::Off
     }
 
-    /// The steps of the next run: the first that waits, with those that may share a run with it.
+    /// Takes the steps of the next run: the first one, and those that may share its run.
     fn take(&mut self, most: usize) -> Vec<Waiting> {
         let Some(first) = self.waiting.pop_front() else {
             return Vec::new();
@@ -254,12 +255,12 @@ impl State {
                 .make_contiguous()
                 .sort_by_key(|step| step.number);
         }
-        // What a session has put together for rows it can use again for the same rows.
+        // A session can reuse tensors that it assembled for the same rows in the same order.
         steps.sort_by_key(|step| step.lane);
         steps
     }
 
-    /// Nobody is on the way: others may have the session's memory.
+    /// Lets the session rest when no conversation is active, so that others may take its memory.
     fn rest(&mut self) {
         if self.active == 0
             && let Some(conversation) = &self.conversation
@@ -295,7 +296,7 @@ impl Running<'_> {
             let tried = model.try_rows(trial, &mut run);
             lanes.gone.extend(trial);
             if !self.proved(&tried) {
-                // Fed again alone, to the session if there is one still.
+                // The steps are fed again alone, in the same session if it still exists.
                 let conversation = Some(conversation).filter(|_| tried.is_ok());
                 return self.end(conversation, lanes.gone, |_| Err(StepError::Taken));
             }
@@ -317,7 +318,7 @@ impl Running<'_> {
         }
     }
 
-    /// What was held by a session before this one is not held any more: it is fed again.
+    /// Answers steps whose tokens an earlier session held, so that they are fed again.
     fn answer_lost(&mut self) {
         let epoch = self.session.lock().epoch;
         let (steps, lost) = std::mem::take(&mut self.steps)
@@ -328,7 +329,7 @@ impl Running<'_> {
         self.steps = steps;
     }
 
-    /// Remembers what a trial has shown.
+    /// Records the result of the batching trial.
     fn proved(&self, tried: &Result<bool, StepError>) -> bool {
         let sharing = match tried {
             Ok(true) => Sharing::Proved(0),
@@ -338,13 +339,13 @@ impl Running<'_> {
         if sharing == Sharing::Off {
             tracing::info!(
                 method = self.session.endpoint.signature().method,
-                "rows of this decoder do not share runs: together they gave something else than alone"
+                "batching is disabled for this decoder: batched rows differ from single ones"
             );
         }
         sharing != Sharing::Off
     }
 
-    /// The session has left with the run.
+    /// Handles a failed run, which has lost the session.
     fn fail(self, error: StepError) {
         let has_rested = std::mem::take(&mut self.session.lock().has_rested);
         let is_over = is_over(&error, has_rested);
@@ -357,13 +358,13 @@ impl Running<'_> {
             };
         }
         let mut error = Some(error).filter(|_| !is_shared && !is_over);
-        // Alone again, so that each has its own error.
+        // Each step runs again alone, so that it gets its own error.
         self.end(None, Vec::new(), |_| {
             Err(error.take().unwrap_or(StepError::Taken))
         });
     }
 
-    /// Ends the run: answers its steps, and gives the session back if there is one still.
+    /// Ends the run: answers its steps and returns the session, if it still exists.
     fn end(
         mut self,
         conversation: Option<Conversation>,
@@ -421,7 +422,7 @@ impl Waiting {
 }
 
 impl LaneSteps {
-    /// Says that its conversation is on its way.
+    /// Marks its conversation as active.
     pub(super) fn on_its_way(&self) -> OnItsWay {
         self.session.lock().active += 1;
         OnItsWay(Arc::clone(&self.session))

@@ -1,7 +1,7 @@
-//! Text services: what chat applications ask of a package's decoder.
+//! Text generation services: chat and completion requests to a package's decoder model.
 //!
-//! Invariant: nothing of a model or a tokenizer is loaded before the first request of it; a request holds
-//! a session only while it has a turn; a client that goes away stops its generation.
+//! Invariant: model and tokenizer are loaded at the first request. A request holds a session only
+//! while it has a turn. A client that disconnects stops its generation.
 
 mod answering;
 mod lanes;
@@ -31,10 +31,10 @@ pub(super) use request::{Asked, merged};
 use lanes::SharedSession;
 use slots::{Leased, Slot, Slots, Way};
 
-/// The code that clients know for a request over the context.
+/// Error code that clients know for a request longer than the context.
 const TOO_LONG: &str = "context_length_exceeded";
 
-/// A decoder of a package, as text: one method of one model file.
+/// A package's decoder with its tokenizer: one method of one model file.
 #[derive(Debug)]
 pub(super) struct TextEndpoint {
     files: TokenizerFiles,
@@ -45,20 +45,20 @@ pub(super) struct TextEndpoint {
     loaded: OnceLock<Result<Loaded, String>>,
 }
 
-/// What the first request loads.
+/// State loaded at the first request.
 #[derive(Debug)]
 pub(super) struct Loaded {
     text: TextModel,
     endpoint: Arc<Endpoint>,
-    /// Sessions that conversations share; none where each has one of its own.
+    /// Sessions that conversations share; empty if each conversation has its own session.
     shared: Vec<Arc<SharedSession>>,
     slots: Slots,
-    /// The decoder, with what a trial has shown of it.
+    /// The decoder with the results of a trial.
     tried: OnceLock<DecoderModel>,
 }
 
 impl TextEndpoint {
-    /// Loads nothing yet.
+    /// Creates the endpoint without loading anything.
     pub(super) fn new(
         files: TokenizerFiles,
         model: EndpointModel,
@@ -75,13 +75,13 @@ impl TextEndpoint {
         })
     }
 
-    /// Its sessions, once there may be some.
+    /// Returns the endpoint of its sessions, once loaded.
     pub(super) fn endpoint(&self) -> Option<&Arc<Endpoint>> {
         let loaded = self.loaded.get()?.as_ref().ok()?;
         Some(&loaded.endpoint)
     }
 
-    /// Why there is no active instance, as far as is known.
+    /// Returns the reason for missing instances, as far as known.
     pub(super) fn failure(&self) -> Option<CallError> {
         match self.loaded.get()? {
             Ok(loaded) => loaded.endpoint.failure(),
@@ -89,7 +89,7 @@ impl TextEndpoint {
         }
     }
 
-    /// Whether requests are refused at once.
+    /// Returns whether requests are rejected at once.
     pub(super) fn is_pausing(&self) -> bool {
         match self.loaded.get() {
             Some(Ok(loaded)) => loaded.endpoint.is_pausing(),
@@ -98,7 +98,7 @@ impl TextEndpoint {
         }
     }
 
-    /// Loads everything and tries the decoder by one step.
+    /// Loads everything and tries the decoder with one step.
     pub(super) async fn warm(self: &Arc<Self>) -> Result<(), CallError> {
         let endpoint = Arc::clone(self);
         let client = self.engines.parsers(NOBODY);
@@ -109,23 +109,23 @@ impl TextEndpoint {
         self.loaded(&client)?.endpoint.warm().await
     }
 
-    /// The error as clients see it: without the server's directories.
+    /// Removes the server's directories from an error for clients.
     fn told(&self, error: CallError) -> CallError {
         error.without_directories(std::iter::once(&self.model.model))
     }
 
-    /// How many wait for their turn.
+    /// Returns the number of requests waiting for a turn.
     pub(super) fn waiting(&self) -> usize {
         self.turns.waiting()
     }
 
-    /// Reads the tokenizer and what the model says of itself. Takes seconds the first time.
+    /// Loads the tokenizer and the model's description at the first call, which takes seconds.
     fn loaded(&self, client: &Client) -> Result<&Loaded, CallError> {
         let load = || {
             let loaded = self.load(client);
             if let Err(reason) = &loaded {
                 let service = &self.model.service;
-                tracing::warn!(service, reason, "texts cannot be generated");
+                tracing::warn!(service, reason, "cannot generate texts");
             }
             loaded
         };
@@ -133,13 +133,14 @@ impl TextEndpoint {
         loaded.map_err(|reason| self.inactive(reason))
     }
 
-    /// The error of every request when the decoder or its tokenizer cannot be loaded.
+    /// Returns the error of every request if the decoder or its tokenizer cannot be loaded.
     fn inactive(&self, reason: &str) -> CallError {
         self.told(CallError::NoInstances(reason.to_owned()))
     }
 
     fn load(&self, client: &Client) -> Result<Loaded, String> {
-        // Others wait for it, too: who asked first may go.
+        // Others wait for the tokenizer too, so the first request's cancellation must not stop the
+        // load.
         let tokenizer = Tokenizer::elsewhere(&self.files, &client.again());
         let tokenizer = tokenizer.map_err(|error| error.to_string())?;
         let path = &self.model.model;
@@ -176,18 +177,18 @@ impl TextEndpoint {
 }
 
 impl Loaded {
-    /// A conversation that holds nothing yet.
+    /// Creates an empty conversation.
     fn slot(&self, caller: AccountId, runtime: Handle) -> Slot {
         let model = self.tried.get().unwrap_or(self.text.decoder());
         let mut slot = Slot::new(model, caller, self.way(caller, runtime));
-        // Once, whatever it shows. Where it fails, the conversation tells why.
+        // The trial runs once. If it fails, the conversation will report the reason.
         if self.tried.get().is_none() && slot.decoder.try_cutting().is_ok() {
             let _ = self.tried.set(slot.decoder.model().clone());
         }
         slot
     }
 
-    /// Where the steps of a new conversation run.
+    /// Chooses the session for the steps of a new conversation.
     fn way(&self, caller: AccountId, runtime: Handle) -> Way {
         match self.shared.iter().min_by_key(|session| session.active()) {
             Some(session) => Way::Lane(session.lane(caller, runtime)),
@@ -196,7 +197,7 @@ impl Loaded {
     }
 }
 
-/// An error of the text layer, as a service's.
+/// Converts an error of the text layer to a call error.
 fn refused(error: &TextError) -> CallError {
     let message = error.to_string();
     if error.is_of_request() {
@@ -210,7 +211,7 @@ fn refused(error: &TextError) -> CallError {
     }
     match error {
         TextError::Tokenizer(TokenizerError::Parser(error)) => {
-            call_error("the tokenizer did not encode the prompt", error)
+            call_error("the tokenizer failed to encode the prompt", error)
         }
         TextError::NoTemplate(_) | TextError::Settings { .. } | TextError::File { .. } => {
             CallError::NoInstances(message)

@@ -1,6 +1,6 @@
-//! A request of a chat application, as a service gets it: data and config apart, or all in one.
+//! Parses chat and completion requests, either as separate data and config or as one object.
 //!
-//! Invariant: what is read is within its bounds before anything is loaded or run.
+//! Invariant: a parsed request is within its bounds before anything is loaded or run.
 
 use serde_json::{Map, Value};
 
@@ -12,18 +12,18 @@ use crate::text::chat::{
     Bounds, ChatRequest, CompletionRequest, Fault, Prompt, Streaming, read_json,
 };
 
-/// What is asked.
+/// A parsed request.
 #[derive(Debug)]
 pub(in super::super) enum Asked {
     /// The next message of a chat.
     Chat(Box<ChatRequest>),
-    /// More of a text.
+    /// The continuation of a text.
     Completion(Box<CompletionRequest>),
 }
 
 impl Asked {
-    /// Reads a request of data and config. `chosen` are the keys of a config that choose the model, and are
-    /// no part of the request. Gives what is asked, and the config with nothing but those keys.
+    /// Parses a request from data and config. `chosen` are the config keys that select the model
+    /// and do not belong to the request. Returns the request, and a config with only those keys.
     pub(in super::super) fn read(
         call: AdapterCall,
         body: &[u8],
@@ -46,7 +46,7 @@ impl Asked {
         Ok((asked, choice))
     }
 
-    /// How its answer is sent.
+    /// Returns how its answer is streamed.
     pub(super) fn streaming(&self) -> Streaming {
         match self {
             Self::Chat(chat) => chat.streaming,
@@ -54,7 +54,7 @@ impl Asked {
         }
     }
 
-    /// The prompts of a text completion; of a chat the only one.
+    /// Returns the number of prompts; 1 for a chat.
     pub(super) fn prompts(&self) -> usize {
         match self {
             Self::Chat(_) => 1,
@@ -62,7 +62,7 @@ impl Asked {
         }
     }
 
-    /// How many answers each prompt gets.
+    /// Returns the number of answers per prompt.
     pub(super) fn choices(&self) -> usize {
         match self {
             Self::Chat(chat) => chat.choices as usize,
@@ -70,7 +70,8 @@ impl Asked {
         }
     }
 
-    /// The form of the answer. `model` is what the service is called where the request names no model.
+    /// Returns the form of the answer. `model` is the service's name, used if the request names no
+    /// model.
     pub(super) fn form(&self, model: &str, has_logprobs: bool) -> Form {
         let (kind, named, echo) = match self {
             Self::Chat(chat) => (Kind::Chat, &chat.model, Vec::new()),
@@ -93,8 +94,8 @@ impl Asked {
     }
 }
 
-/// The fields of a request, of its data and of its config; apart from them, as a config of its own, what is
-/// `chosen`.
+/// Merges the fields of a request's data and config. The `chosen` keys are returned separately, as
+/// their own config.
 pub(in super::super) fn merged(
     call: AdapterCall,
     body: &[u8],
@@ -109,7 +110,7 @@ pub(in super::super) fn merged(
             if chosen.contains(&key.as_str()) {
                 choice.insert(key, value);
             } else if call.mode == AdapterMode::Standard {
-                // What the data has counts: a config cannot change what was asked.
+                // Data takes precedence: a config cannot change the request.
                 fields.entry(key).or_insert(value);
             }
         }
@@ -123,7 +124,7 @@ fn object(text: &str, place: &str, bounds: &Bounds) -> Result<Map<String, Value>
         return Ok(fields);
     }
     let found = json::kind(text);
-    let message = format!("an object belongs here, not {found}");
+    let message = format!("expected an object, got {found}");
     Err(Refusal::at(place, message))
 }
 

@@ -1,19 +1,20 @@
-//! How long sessions rest, and what becomes of them meanwhile.
+//! Time limits of resting sessions, and detection of sessions that were lost at rest.
 //!
-//! Invariant: what was lost at rest is fed again; what a request has done is its own error.
+//! Invariant: tokens lost at rest are fed again; a failure caused by a request is that request's
+//! own error.
 
 use std::time::Duration;
 
 use crate::service::CallError;
 use crate::text::decoder::StepError;
 
-/// How long a session waits for the next step of a generation, at most.
+/// Maximum time that a session waits for the next step of a generation.
 pub(super) const BETWEEN_STEPS: Duration = Duration::from_mins(1);
 
-/// How long a conversation rests, at most.
+/// Maximum time that a conversation rests.
 pub(super) const REST: Duration = Duration::from_mins(10);
 
-/// Whether a step failed because its session had gone: it was taken away, or died while it rested.
+/// Returns whether a step failed because its session was taken away, or crashed at rest.
 pub(super) fn is_over(error: &StepError, has_rested: bool) -> bool {
     let cause = match error {
         StepError::Taken => return true,
@@ -27,7 +28,7 @@ pub(super) fn is_over(error: &StepError, has_rested: bool) -> bool {
     }
 }
 
-/// The error of a step in a session.
+/// Converts a call error to the error of a step.
 pub(super) fn step_error(error: CallError) -> StepError {
     match error {
         CallError::Refused(_) => StepError::run(error, true),

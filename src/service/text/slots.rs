@@ -1,8 +1,8 @@
-//! What sessions hold of conversations: each slot is a session that rests with its tokens, for the next turn
-//! of the same account.
+//! Cache of resting conversations: a slot keeps a session with its tokens (the KV cache) for the
+//! next turn of the same account.
 //!
-//! Invariant: what one account said is never held for another; no more slots rest than there may be, and a
-//! session that others need is taken away from its slot.
+//! Invariant: one account's conversation is never reused for another. The number of resting slots
+//! is limited, and sessions that others need are taken from their slots.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,44 +17,44 @@ use crate::tensor::Tensor;
 use crate::text::decoder::{Decoder as _, DecoderModel, Fed, StepError, Steps, TokenDecoder};
 use crate::text::generation::Transcripts;
 
-/// Conversations that rest.
+/// The resting conversations.
 #[derive(Debug)]
 pub(super) struct Slots {
     most: usize,
     resting: Mutex<Vec<Slot>>,
 }
 
-/// A conversation: what its session holds.
+/// A conversation and its session.
 #[derive(Debug)]
 pub(super) struct Slot {
     caller: AccountId,
     pub(super) decoder: TokenDecoder<Way>,
-    /// What was said, with the tokens that it had.
+    /// Texts of the conversation with their tokens.
     pub(super) transcripts: Transcripts,
 }
 
-/// Where a conversation's steps run.
+/// The session that runs a conversation's steps.
 #[derive(Debug)]
 pub(super) enum Way {
-    /// In a session of its own.
+    /// Its own session.
     Own(Leased),
-    /// In a lane of a session that others use, too.
+    /// A lane of a shared session.
     Lane(LaneSteps),
 }
 
-/// Steps in a session of an endpoint, which is leased while they go on.
+/// Runs steps in a leased session of an endpoint.
 #[derive(Debug)]
 pub(super) struct Leased {
     endpoint: Arc<Endpoint>,
     caller: AccountId,
     conversation: Option<Conversation>,
-    /// Whether it has rested since its last step.
+    /// True if it has rested since its last step.
     has_rested: bool,
     runtime: Handle,
 }
 
 impl Slots {
-    /// Room for so many that rest.
+    /// Creates a cache for this many conversations.
     pub(super) fn new(most: usize) -> Self {
         Self {
             most: most.max(1),
@@ -62,7 +62,7 @@ impl Slots {
         }
     }
 
-    /// The slot of the caller of which most can be used, as `common` counts.
+    /// Takes the caller's slot that shares the most tokens with the prompt, as counted by `common`.
     pub(super) fn take(
         &self,
         caller: AccountId,
@@ -71,7 +71,7 @@ impl Slots {
         let mut resting = self.resting();
         let own = resting.iter_mut().enumerate();
         let own = own.filter(|(_, slot)| slot.caller == caller);
-        // Of equals the one that rests for longest.
+        // Among equal ones, the slot that has rested longest.
         let best = own
             .map(|(place, slot)| (common(slot), std::cmp::Reverse(place)))
             .max();
@@ -79,7 +79,7 @@ impl Slots {
         Some(resting.remove(place))
     }
 
-    /// Lets a slot rest; the one that rested for longest goes for it where there is no room.
+    /// Lets a slot rest. If the cache is full, the slot that has rested longest is evicted.
     pub(super) fn give_back(&self, mut slot: Slot) {
         slot.decoder.steps().rest();
         let mut resting = self.resting();
@@ -95,7 +95,7 @@ impl Slots {
 }
 
 impl Slot {
-    /// A conversation that holds nothing yet.
+    /// Creates an empty conversation.
     pub(super) fn new(model: &DecoderModel, caller: AccountId, way: Way) -> Self {
         Self {
             caller,
@@ -104,7 +104,7 @@ impl Slot {
         }
     }
 
-    /// How many tokens of a prompt it holds.
+    /// Returns how many tokens at the beginning of a prompt it holds.
     pub(super) fn common(&self, prompt: &[u32]) -> usize {
         let held = self.decoder.held().iter();
         held.zip(prompt)
@@ -114,7 +114,7 @@ impl Slot {
 }
 
 impl Way {
-    /// Says that its conversation is on its way, to those who share its session.
+    /// Marks its conversation as active for those that share its session.
     pub(super) fn on_its_way(&self) -> Option<OnItsWay> {
         match self {
             Self::Own(_) => None,
@@ -125,7 +125,7 @@ impl Way {
     fn rest(&mut self) {
         match self {
             Self::Own(leased) => leased.rest(),
-            // It rests when all that share its session do.
+            // A shared session rests when all its conversations do.
             Self::Lane(_) => {}
         }
     }
@@ -146,7 +146,7 @@ impl Steps for Way {
 }
 
 impl Leased {
-    /// Nothing is leased before the first step.
+    /// Creates the steps; the session is leased at the first step.
     pub(super) fn new(endpoint: &Arc<Endpoint>, caller: AccountId, runtime: Handle) -> Self {
         Self {
             endpoint: Arc::clone(endpoint),
@@ -188,7 +188,7 @@ impl Steps for Leased {
                 self.conversation = Some(conversation);
                 Ok(outputs)
             }
-            // The tokens are still known: they are fed again, to another session.
+            // The tokens are known and are fed again, to another session.
             Err(error) if is_over(&error, has_rested) => Err(StepError::Taken),
             Err(error) => Err(error),
         }

@@ -1,7 +1,8 @@
-//! Completions as clients of chat applications read them: whole, or as chunks of a stream.
+//! Writes chat and text completions in the format of chat clients (OpenAI-compatible): whole
+//! answers or chunks of a stream.
 //!
-//! Invariant: all chunks of an answer have one id, one time and one model; what a stream's chunks add up to
-//! is what the whole answer would have been. Knows no model and no HTTP.
+//! Invariant: all chunks of an answer have the same id, time and model, and together they equal the
+//! whole answer. This module knows nothing of models and HTTP.
 
 use std::sync::Arc;
 
@@ -13,27 +14,27 @@ use crate::text::generation::{Event, Usage};
 use crate::text::sampling::Likelihood;
 use crate::text::tokenizer::Tokenizer;
 
-/// What kind of completion is written.
+/// Kind of completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Of a chat: messages.
+    /// A chat completion, with messages.
     Chat,
-    /// Of a text.
+    /// A text completion.
     Text,
 }
 
-/// What a client asked of the form of its answer.
+/// The form of an answer that the client requested.
 #[derive(Debug, Clone)]
 pub(super) struct Form {
-    /// What kind it is.
+    /// Kind of completion.
     pub(super) kind: Kind,
-    /// The model as the client named it.
+    /// The model's name as the client specified it.
     pub(super) model: String,
-    /// A stream ends with a chunk that has the usage.
+    /// True if the stream ends with a chunk that contains the usage.
     pub(super) includes_usage: bool,
-    /// Tokens are told with their probabilities.
+    /// True if tokens are reported with their probabilities.
     pub(super) has_logprobs: bool,
-    /// Texts that stand before the choices, each for so many of them; none of a chat.
+    /// Prompts to repeat before the choices, each for an equal number of choices; empty for a chat.
     pub(super) echo: Vec<String>,
 }
 
@@ -46,16 +47,16 @@ pub(super) struct Writer {
     choices: Vec<Choice>,
 }
 
-/// What is known of a choice.
+/// State of a choice.
 #[derive(Debug, Default)]
 struct Choice {
     is_begun: bool,
     content: String,
     reasoning: String,
     calls: Vec<Call>,
-    /// Tokens that were chosen and are in no chunk yet; all of them, of a whole answer.
+    /// Tokens that no chunk contains yet; for a whole answer, all tokens.
     tokens: Vec<Told>,
-    /// Characters of the text that went before those tokens.
+    /// Number of text characters before those tokens.
     offset: usize,
     finish: Option<&'static str>,
 }
@@ -67,7 +68,7 @@ struct Call {
     arguments: String,
 }
 
-/// A token with its probability, and those that were likeliest.
+/// A token with its probability, and the most likely alternatives.
 #[derive(Debug)]
 struct Told {
     chosen: Likelihood,
@@ -75,7 +76,7 @@ struct Told {
 }
 
 impl Writer {
-    /// Nothing is said yet. `random` makes the answer's id one of its own.
+    /// Creates the writer of an empty answer. `random` makes the answer's id unique.
     pub(super) fn new(form: Form, tokenizer: Arc<Tokenizer>, random: u128, choices: usize) -> Self {
         let prefix = match form.kind {
             Kind::Chat => "chatcmpl",
@@ -92,7 +93,7 @@ impl Writer {
         }
     }
 
-    /// Takes what a generation tells, for a whole answer.
+    /// Adds an event of the generation to a whole answer.
     pub(super) fn take(&mut self, event: Event) {
         let place = choice_of(&event);
         let Some(choice) = self.choices.get_mut(place) else {
@@ -105,7 +106,7 @@ impl Writer {
         }
     }
 
-    /// The whole answer.
+    /// Returns the whole answer.
     pub(super) fn whole(mut self, usage: &Usage) -> Value {
         let choices = std::mem::take(&mut self.choices);
         let choices = choices.into_iter().enumerate();
@@ -124,7 +125,7 @@ impl Writer {
         Value::Object(answer)
     }
 
-    /// The chunks that something a generation tells makes.
+    /// Returns the chunks for an event of the generation.
     pub(super) fn chunks(&mut self, event: Event) -> Vec<Value> {
         let place = choice_of(&event);
         if place >= self.choices.len() {
@@ -150,7 +151,7 @@ impl Writer {
         chunks
     }
 
-    /// The chunk behind all others of a stream, if the client asked for one.
+    /// Returns the final chunk of a stream with the usage, if the client requested it.
     pub(super) fn last(&self, usage: &Usage) -> Option<Value> {
         if !self.form.includes_usage {
             return None;
@@ -160,7 +161,7 @@ impl Writer {
         Some(Value::Object(chunk))
     }
 
-    /// What comes first of a choice: the role, or the prompt.
+    /// Returns the first chunk of a choice: the role or the prompt.
     fn first(&self, place: usize) -> Option<Value> {
         match self.form.kind {
             Kind::Chat => {
@@ -187,7 +188,7 @@ impl Writer {
             (Kind::Chat, Piece::Arguments { index, text }) => {
                 json!({"tool_calls": [{"index": index, "function": {"arguments": text}}]})
             }
-            // A text is not taken apart.
+            // A text completion does not separate reasoning from content.
             (Kind::Text, Piece::Content(text) | Piece::Reasoning(text)) => json!(text),
             (Kind::Text, _) => json!(""),
         };
@@ -278,7 +279,7 @@ impl Writer {
         })
     }
 
-    /// The prompt that stands before a choice: prompts come one after the other, each with its choices.
+    /// Returns the prompt to repeat before a choice. Choices are ordered by prompt.
     fn echo(&self, place: usize) -> Option<&str> {
         let prompts = self.form.echo.len();
         if prompts == 0 {
@@ -360,7 +361,7 @@ fn choice_of(event: &Event) -> usize {
     }
 }
 
-/// Usage, by the names that clients read.
+/// Returns the usage in the field names that clients read.
 pub(super) fn usage_of(usage: &Usage) -> Value {
     json!({
         "prompt_tokens": usage.prompt_tokens,

@@ -1,7 +1,9 @@
-//! Texts as JSON: requests for their vectors in, vectors out, and the keys of a predict config for them.
+//! Embedding requests as JSON: parses texts, writes vectors, and parses the predict config's keys
+//! for embedding.
 //!
-//! A request is `{"texts": ["…", …]}`, an answer `{"embedded_texts": [{"vector": [0.1, …]}, …]}` in the same
-//! order. Invariant: how many texts there are and how long each is, is decided before any is worked on.
+//! A request is `{"texts": ["…", …]}`, an answer `{"embedded_texts": [{"vector": [0.1, …]}, …]}` in
+//! the same order. Invariant: number and length of the texts are checked before any text is
+//! processed.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -16,19 +18,19 @@ const TEXTS: &str = "texts";
 /// Keys of a request.
 const KEYS: &[&str] = &[TEXTS];
 
-/// Where configs stand in the places of refusals.
+/// JSON path of a config in refusals.
 const CONFIG: &str = "$.config";
 
-/// The texts of a request, if that is what its body is.
+/// Returns the texts of a request, if its body contains texts.
 pub fn decode(body: &[u8]) -> Result<Option<Vec<String>>, Refusal> {
     let text = json::text(body)?;
-    // Large tensors are not read twice to find no texts in them.
+    // This avoids parsing large tensors twice.
     if !text.contains(TEXTS) {
         return Ok(None);
     }
     let text = json::unwrapped(text)?;
     let Ok(members) = json::members(&text, "$") else {
-        // Whoever reads tensors says what is wrong with it.
+        // The parser of tensors reports the fault.
         return Ok(None);
     };
     let Some((_, texts)) = members.iter().find(|(key, _)| key == TEXTS) else {
@@ -44,7 +46,7 @@ pub fn decode(body: &[u8]) -> Result<Option<Vec<String>>, Refusal> {
         let text = json::string(text, &place)?;
         if text.len() > MAX_TEXT {
             let bytes = text.len();
-            let message = format!("it has {bytes} bytes; no more than {MAX_TEXT} are embedded");
+            let message = format!("the text has {bytes} bytes, more than the limit of {MAX_TEXT}");
             return Err(Refusal::at(place, message));
         }
         Ok(text.into_owned())
@@ -56,19 +58,19 @@ pub fn decode(body: &[u8]) -> Result<Option<Vec<String>>, Refusal> {
         .map(Some)
 }
 
-/// The refusal of texts by a service that takes none.
+/// Returns the refusal of texts by a service that does not embed.
 pub fn not_taken() -> Refusal {
     Refusal::at(
         format!("$.{TEXTS}"),
-        "this service takes no texts: for that its package needs the capability `text-embedding`, a \
+        "this service does not take texts: its package needs the capability `text-embedding`, a \
          `tokenizer`, and a model that takes ids of tokens; give tensors in `inputs`",
     )
 }
 
-/// Vectors as an answer.
+/// Writes vectors as an answer.
 #[expect(
     clippy::missing_panics_doc,
-    reason = "numbers and lists are always JSON"
+    reason = "numbers and lists always serialize"
 )]
 pub fn encode(vectors: &[Vec<f32>]) -> Vec<u8> {
     #[derive(Serialize)]
@@ -83,16 +85,17 @@ pub fn encode(vectors: &[Vec<f32>]) -> Vec<u8> {
     let answer = Answer {
         embedded_texts: embedded_texts.collect(),
     };
-    serde_json::to_vec(&answer).expect("numbers and lists are JSON")
+    serde_json::to_vec(&answer).expect("numbers and lists serialize")
 }
 
-/// The options among a predict config's members, which are all of [`EmbeddingOptions::KEYS`].
+/// Parses the embedding options among a predict config's members, which must be from
+/// [`EmbeddingOptions::KEYS`].
 pub fn options(members: &Object<'_>) -> Result<EmbeddingOptions, Refusal> {
     let mut options = EmbeddingOptions::default();
     for (key, value) in members {
         let value: Value = serde_json::from_str(value.get()).unwrap_or_default();
         let wrong = |expected: &str| {
-            let message = format!("{expected} belongs here, not `{}`", shown_value(&value));
+            let message = format!("expected {expected}, got `{}`", shown_value(&value));
             Refusal::at(format!("{CONFIG}.{key}"), message)
         };
         if value.is_null() {
@@ -119,7 +122,7 @@ pub fn options(members: &Object<'_>) -> Result<EmbeddingOptions, Refusal> {
     Ok(options)
 }
 
-/// One way of pooling, or several.
+/// Parses one or several pooling methods.
 fn pooling(value: &Value) -> Option<Vec<Pooling>> {
     let names = value
         .as_array()
@@ -139,7 +142,7 @@ fn shown_value(value: &Value) -> String {
     shown(&text).trim_matches('`').to_owned()
 }
 
-/// Why texts are not embedded, as a refusal of the request; `None` where the request is not to blame.
+/// Converts an embedding error to a refusal; `None` if the request is not at fault.
 pub fn refusal(error: &EmbeddingError) -> Option<Refusal> {
     if !error.is_by_request() {
         return None;

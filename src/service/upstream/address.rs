@@ -26,7 +26,7 @@ impl Address {
         }
         if url.username() == MASK || url.query() == Some(MASK) {
             return Err(format!(
-                "`{MASK}` stands where credentials were left out; write the whole address"
+                "`{MASK}` replaces hidden credentials; write the whole address"
             ));
         }
         url.set_fragment(None);

@@ -22,7 +22,7 @@ pub(super) struct Breaker {
     openings: u32,
     /// Earliest time of the next trial, while it is open.
     until: Option<Instant>,
-    /// Whether a trial is in flight.
+    /// True if a trial is in flight.
     is_trying: bool,
 }
 
@@ -72,7 +72,7 @@ impl Breaker {
     /// Records a failed call. Returns the pause that starts now, if any.
     pub(super) fn fail(&mut self, now: Instant, was_trial: bool) -> Option<Duration> {
         self.failures = self.failures.saturating_add(1);
-        // Calls that started before the breaker opened are no new evidence.
+        // Calls that started before the breaker opened do not count again.
         let opens = was_trial || (self.until.is_none() && self.failures >= TO_OPEN);
         if !opens {
             return None;

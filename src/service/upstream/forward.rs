@@ -22,8 +22,8 @@ const PIECE: usize = 64 << 10;
 /// Maximum number of addresses that a request is sent to.
 const ATTEMPTS: usize = 3;
 
-/// Pause before the second attempt; it doubles for each further one. A random half is subtracted as
-/// jitter.
+/// Pause before the second attempt; it doubles for each further one. A random part of up to half is
+/// subtracted as jitter.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A request for an upstream.
@@ -263,7 +263,7 @@ impl Reading {
         self.read = self.read.saturating_add(chunk.len());
         if self.read > self.most {
             return Err(CallError::Unreachable(format!(
-                "its answer has more than {} bytes",
+                "its answer exceeds the limit of {} bytes",
                 self.most
             )));
         }

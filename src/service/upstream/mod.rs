@@ -84,7 +84,7 @@ impl UpstreamKey {
             HeaderValue::from_str(secret)
         };
         let mut value = value.map_err(|_| {
-            "has a line break or another character that no header may have".to_owned()
+            "contains a line break or another character that is invalid in a header".to_owned()
         })?;
         value.set_sensitive(true);
         Ok(Self {
@@ -106,7 +106,7 @@ impl fmt::Debug for UpstreamKey {
 pub struct AddressState {
     /// The address, without credentials.
     pub address: String,
-    /// Whether it gets requests.
+    /// True if it gets requests.
     pub is_up: bool,
     /// Calls in flight.
     pub in_flight: usize,
@@ -180,9 +180,9 @@ impl Upstream {
         self.pool.is_down().then(|| {
             let none = match self.options.addresses.len() {
                 1 => "its address does not answer".to_owned(),
-                count => format!("none of its {count} addresses answers"),
+                count => format!("its {count} addresses do not answer"),
             };
-            format!("{none}; it is asked again by itself, and the server's log has the details")
+            format!("{none}; it is retried automatically, and the server's log has the details")
         })
     }
 
@@ -197,7 +197,7 @@ impl Upstream {
             return Ok(Forward::new(self, request.body.clone(), media));
         };
         let data = std::str::from_utf8(&request.body)
-            .map_err(|error| Refusal::at("$.data", format!("is no UTF-8: {error}")))?;
+            .map_err(|error| Refusal::at("$.data", format!("invalid UTF-8: {error}")))?;
         let body = WithConfig {
             data: json_or_string(data)?,
             config: json_or_string(config)?,

@@ -101,7 +101,7 @@ impl Pool {
     fn answered(&self, target: &Target) {
         if target.lock().breaker.succeed() {
             let (service, address) = (&self.label, &target.address);
-            tracing::info!(service, %address, "an address of an upstream answers again");
+            tracing::info!(service, %address, "an upstream address answers again");
         }
     }
 
@@ -119,7 +119,7 @@ impl Pool {
         if let Some(pause) = pause {
             let (service, address) = (&self.label, &held.target.address);
             let pause_s = pause.as_secs();
-            tracing::warn!(service, %address, pause_s, reason, "an address of an upstream is not asked for a while");
+            tracing::warn!(service, %address, pause_s, reason, "an upstream address failed and is paused");
         }
     }
 
@@ -134,7 +134,7 @@ impl Pool {
                 let was_open = state.breaker.succeed();
                 drop(state);
                 if was_sick || was_open {
-                    tracing::info!(service, %address, "an address of an upstream answers again");
+                    tracing::info!(service, %address, "an upstream address answers again");
                 }
             }
             Err(reason) => {
@@ -142,7 +142,7 @@ impl Pool {
                 let is_sick = state.missed >= MISSED;
                 drop(state);
                 if is_sick && !was_sick {
-                    tracing::warn!(service, %address, reason, "an address of an upstream is unhealthy");
+                    tracing::warn!(service, %address, reason, "an upstream address is unhealthy");
                 }
             }
         }

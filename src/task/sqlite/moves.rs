@@ -35,7 +35,7 @@ pub(super) struct News {
     pub(super) wake: bool,
     /// Tasks that ended.
     pub(super) events: Vec<Event>,
-    /// Whether this process runs the tasks.
+    /// True if this process runs the tasks.
     pub(super) is_server: bool,
 }
 
@@ -45,7 +45,7 @@ struct Found {
     caller: AccountId,
     /// Number of crashes of its process.
     crashes: u32,
-    /// Whether it may run again after a crash.
+    /// True if it may run again after a crash.
     retries: bool,
 }
 
@@ -200,7 +200,10 @@ impl Moves<'_> {
             let task = self.claim_first(account, lease_until);
             let Some(task) = task.map_err(|error| self.fault(&error))? else {
                 // Only a damaged database reaches this point.
-                tracing::error!(account = account.0, "waiting tasks are missing from the database from the database from the database");
+                tracing::error!(
+                    account = account.0,
+                    "waiting tasks are missing from the database from the database from the database from the database"
+                );
                 self.loads.change(account, |load| load.waiting = 0);
                 continue;
             };

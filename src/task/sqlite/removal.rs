@@ -22,7 +22,7 @@ struct Ended {
     caller: AccountId,
     /// Row number of the answer in the `content` table.
     number: Option<i64>,
-    /// Whether the answer is a blob.
+    /// True if the answer is a blob.
     is_blob: bool,
     /// Size of the answer, in bytes.
     bytes: u64,

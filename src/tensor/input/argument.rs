@@ -1,7 +1,8 @@
-//! What `--input` options say: which value goes to which input.
+//! Parses `--input` options, and assigns their values to inputs.
 //!
-//! Invariant: each input gets at most one value, and nothing is guessed: what can be read in two ways
-//! is an error that says how to write it. Opens only JSON files, to see whether they are for all inputs.
+//! Invariant: each input gets at most one value. Nothing is guessed: an ambiguous option is an
+//! error that says how to write it. Only JSON files are opened here, to see whether they hold
+//! values for all inputs.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,50 +13,50 @@ use super::{Generator, InputError};
 use crate::source::suggest::nearest;
 use crate::tensor::Signature;
 
-/// Largest JSON file that is read.
+/// Maximum size of a JSON file, in bytes.
 const MAX_JSON: u64 = 256 << 20;
 
-/// Longest text of the user that an error repeats, in characters.
+/// Maximum length of an option in an error message, in characters.
 const MAX_SHOWN: usize = 200;
 
 const OPTION: &str = "--input";
 
-/// What can be given, for a help text.
+/// The possible values, for error messages.
 const VALUES: &str = "a value is a file (.npy .npz .bin .json .png .jpg .jpeg), zeros, ones, \
     random[:SEED] or arange (each with @2x3 for a shape), or JSON such as [1,2,3]";
 
-/// A value for one input or for all of them.
+/// A value for one input or for all inputs.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Given {
     /// The value as the user wrote it.
     pub(super) origin: String,
-    /// What it is.
+    /// The parsed value.
     pub(super) value: Value,
 }
 
-/// What a value is.
+/// A parsed value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
-    /// NumPy's array file.
+    /// A NumPy array file.
     Npy(PathBuf),
-    /// NumPy's archive of arrays: all inputs.
+    /// A NumPy archive with arrays for all inputs.
     Npz(PathBuf),
     /// Raw little-endian elements.
     Raw(PathBuf),
-    /// A picture.
+    /// An image file.
     Image(PathBuf),
-    /// JSON text; an object is for all inputs.
+    /// JSON text; an object has values for all inputs.
     Json(String),
     /// A generator, with the shape if the user gave one.
     Generate(Generator, Option<Vec<u64>>),
 }
 
-/// All values.
+/// All parsed values.
 #[derive(Debug)]
 pub(super) enum Values {
-    /// One for all inputs.
+    /// One value for all inputs.
     All(Given),
-    /// One for each input; `None` for an input without.
+    /// A value for each input; `None` for an input without one.
     Each(Vec<Option<Given>>),
 }
 
@@ -69,8 +70,8 @@ impl Value {
     }
 }
 
-/// Reads the texts of `--input` options. Inputs that are `held` have their value already: only what
-/// names them is for them.
+/// Parses the texts of `--input` options. Inputs that are `held` already have a value, so an option
+/// applies to them only if it names them.
 pub(super) fn read(
     signature: &Signature,
     texts: &[String],
@@ -87,7 +88,7 @@ pub(super) fn read(
         match input {
             Some(_) if given.value.is_for_all() => {
                 let reason = "an archive or an object gives all inputs, not one";
-                return Err(refused(text, reason, "leave the prefix before `=` out"));
+                return Err(refused(text, reason, "omit the prefix before `=`"));
             }
             Some(input) => place(signature, &mut each, input, given)?,
             None if given.value.is_for_all() => all = Some(given),
@@ -99,7 +100,7 @@ pub(super) fn read(
         if texts.len() == 1 {
             return Ok(Values::All(given));
         }
-        let reason = "an archive or an object gives all inputs, and there are other values";
+        let reason = "an archive or an object gives all inputs, but there are other values";
         return Err(refused(&given.origin, reason, "give it alone"));
     }
     give_in_order(signature, &mut each, files, held)?;
@@ -107,13 +108,13 @@ pub(super) fn read(
     Ok(Values::Each(each))
 }
 
-/// The input that a text of `--input` names, if it names one.
+/// Returns the input that a text of `--input` names, if any.
 pub(super) fn input_of(signature: &Signature, text: &str) -> Result<Option<usize>, InputError> {
     split(signature, text).map(|(input, _)| input)
 }
 
-/// Gives values without a name to the inputs without one, in order. Numbers that the model fixes have
-/// theirs, unless there are values for them too.
+/// Assigns values without a name to the inputs without one, in order. Inputs with a fixed number
+/// are skipped, unless there are enough values for them too.
 fn give_in_order(
     signature: &Signature,
     each: &mut [Option<Given>],
@@ -132,7 +133,7 @@ fn give_in_order(
     let mut places = places.into_iter();
     for given in files {
         let Some(input) = places.next() else {
-            let reason = "no input is left for it";
+            let reason = "every input already has a value";
             return Err(refused(&given.origin, reason, &names(signature)));
         };
         place(signature, each, input, given)?;
@@ -140,7 +141,7 @@ fn give_in_order(
     Ok(())
 }
 
-/// Lets the one generator make every value that there is not yet; numbers that the model fixes stay.
+/// Lets the only generator make every missing value, except for inputs with a fixed number.
 fn generate_rest(
     signature: &Signature,
     each: &mut [Option<Given>],
@@ -153,7 +154,7 @@ fn generate_rest(
     };
     let nobody = held.iter().all(|held| !held);
     if nobody && !each.is_empty() && each.iter().all(Option::is_some) {
-        let reason = "no input is left for it";
+        let reason = "every input already has a value";
         return Err(refused(&given.origin, reason, &names(signature)));
     }
     if let Some(second) = generators.next() {
@@ -187,8 +188,8 @@ fn place(
     Ok(())
 }
 
-/// Splits `NAME=VALUE` or `INDEX=VALUE` at the last `=` before which an input is named. Without one,
-/// the whole text is the value, if it can be one.
+/// Splits `NAME=VALUE` or `INDEX=VALUE` at the last `=` that follows an input's name. Without a
+/// name, the whole text is the value, if it can be one.
 fn split<'t>(signature: &Signature, text: &'t str) -> Result<(Option<usize>, &'t str), InputError> {
     let inputs = &signature.inputs;
     for (at, _) in text.rmatch_indices('=') {
@@ -208,11 +209,11 @@ fn split<'t>(signature: &Signature, text: &'t str) -> Result<(Option<usize>, &'t
     }
     let meant = nearest(prefix, inputs.iter().map(|input| input.name.as_str()));
     let meant = meant.map_or_else(String::new, |meant| format!(", did you mean `{meant}`?"));
-    let reason = format!("there is no input `{prefix}`{meant} and no file of the whole name");
+    let reason = format!("unknown input `{prefix}`, and the whole text is not a file{meant}");
     Err(refused(text, &reason, &names(signature)))
 }
 
-/// What a value is: by its extension, else a generator, else JSON.
+/// Parses a value: by its extension, or else as a generator, or else as JSON.
 fn parse(argument: &str, text: &str) -> Result<Value, InputError> {
     let path = PathBuf::from(text);
     let extension = path.extension().unwrap_or_default().to_string_lossy();
@@ -247,16 +248,16 @@ fn parse(argument: &str, text: &str) -> Result<Value, InputError> {
         return Ok(Value::Json(text.to_owned()));
     }
     let reason = if path.exists() {
-        format!("`{text}` is a file of no known kind")
+        format!("`{text}` has an unsupported file extension")
     } else {
         let meant = nearest(word, Generator::NAMES.into_iter());
         let meant = meant.map_or_else(String::new, |meant| format!(", did you mean `{meant}`?"));
-        format!("`{text}` is no value{meant}")
+        format!("`{text}` is not a valid value{meant}")
     };
     Err(refused(argument, &reason, VALUES))
 }
 
-/// `2x3`; nothing for a scalar.
+/// Parses a shape such as `2x3`; an empty text is a scalar.
 fn read_shape(argument: &str, text: &str) -> Result<Vec<u64>, InputError> {
     if text.is_empty() {
         return Ok(Vec::new());
@@ -264,7 +265,7 @@ fn read_shape(argument: &str, text: &str) -> Result<Vec<u64>, InputError> {
     let sizes: Result<Vec<u64>, _> = text.split('x').map(str::parse).collect();
     sizes.map_err(|_| {
         let help = "write the sizes with x between them, such as ones@2x3; ones@ is a scalar";
-        refused(argument, &format!("`{text}` is no shape"), help)
+        refused(argument, &format!("`{text}` is not a valid shape"), help)
     })
 }
 
@@ -273,12 +274,12 @@ fn read_text(path: &Path) -> Result<String, String> {
     let mut text = Vec::new();
     let read = file.take(MAX_JSON + 1).read_to_end(&mut text);
     if read.map_err(|error| error.to_string())? as u64 > MAX_JSON {
-        return Err("it has more than 256 MiB, the most that is read of JSON; use .npy".to_owned());
+        return Err("too large: expected at most 256 MiB of JSON; use .npy".to_owned());
     }
-    String::from_utf8(text).map_err(|error| format!("it is not UTF-8: {error}"))
+    String::from_utf8(text).map_err(|error| format!("invalid UTF-8: {error}"))
 }
 
-/// A text as errors show it.
+/// Cuts a text for error messages.
 fn cut(text: &str) -> String {
     if text.chars().count() <= MAX_SHOWN {
         return text.to_owned();
@@ -315,7 +316,7 @@ mod tests {
         }
     }
 
-    /// The origins that the inputs get, `-` for none.
+    /// Returns the origins of the inputs' values, `-` for none.
     fn given(names: &[&str], texts: &[&str]) -> Result<Vec<String>, String> {
         let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
         let held = vec![false; names.len()];
@@ -363,19 +364,22 @@ mod tests {
                 &["a=x.npy", "0=y.npy"][..],
                 "is given twice: by `x.npy` and by `y.npy`",
             ),
-            (&["x.npy", "y.npy", "z.npy"], "no input is left"),
-            (&["a=1", "b=1", "zeros"], "no input is left"),
+            (
+                &["x.npy", "y.npy", "z.npy"],
+                "every input already has a value",
+            ),
+            (&["a=1", "b=1", "zeros"], "every input already has a value"),
             (&["zeros", "ones"], "two generators"),
-            (&["mask_=x.npy"], "no input `mask_`"),
-            (&["a=x.npz"], "leave the prefix"),
-            (&["a={}"], "leave the prefix"),
+            (&["mask_=x.npy"], "unknown input `mask_`"),
+            (&["a=x.npz"], "omit the prefix"),
+            (&["a={}"], "omit the prefix"),
             (&["x.npz", "a=1"], "give it alone"),
             (&["zeroes"], "did you mean `zeros`?"),
-            (&["random:x"], "an integer from 0"),
-            (&["ones@2y3"], "no shape"),
-            (&["x.txt"], "no value"),
-            (&["a="], "no value"),
-            (&["Cargo.toml"], "no known kind"),
+            (&["random:x"], "a non-negative integer"),
+            (&["ones@2y3"], "not a valid shape"),
+            (&["x.txt"], "not a valid value"),
+            (&["a="], "not a valid value"),
+            (&["Cargo.toml"], "unsupported file extension"),
             (&["none.json"], "none.json"),
         ] {
             let error = given(&["a", "b"], texts).expect_err("it is unclear");

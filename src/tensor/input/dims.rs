@@ -1,8 +1,9 @@
-//! Sizes of the dimensions that a model leaves open, the same wherever a symbol stands.
+//! Resolves the sizes of the dimensions that a model leaves open. A symbol has one size wherever it
+//! occurs.
 //!
-//! Invariant: a dimension gets its size once, from `--dim` or from the first tensor that has it; what
-//! comes later agrees or is an error. A size that only follows from others gives way to one that is
-//! given. Knows nothing of values.
+//! Invariant: a dimension gets its size once, from `--dim` or from the first tensor that has it.
+//! Later sizes must agree. A derived size gives way to a given one. Values of elements are handled
+//! elsewhere.
 
 use super::error::{Place, names};
 use super::expression::{PAST, symbol};
@@ -15,27 +16,27 @@ use crate::tensor::{DType, Signature};
 
 const OPTION: &str = "--dim";
 
-/// The open dimensions of a signature's inputs and the sizes that they got.
+/// The open dimensions of a signature's inputs, and their sizes so far.
 #[derive(Debug)]
 pub(super) struct Dims<'s> {
     signature: &'s Signature,
     slots: Vec<Slot>,
-    /// For each input, where its rank is known, its axes.
+    /// The axes of each input; `None` if its rank is unknown.
     axes: Vec<Option<Vec<Size>>>,
     relations: Relations,
 }
 
-/// One axis of an input.
+/// The size of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Size {
-    /// This size, always.
+    /// A fixed size.
     Fixed(u64),
-    /// The size of a slot.
+    /// The size of an open dimension, as an index into the slots.
     Slot(usize),
 }
 
 impl<'s> Dims<'s> {
-    /// The open dimensions of `signature`, none of which has a size.
+    /// Collects the open dimensions of `signature`, without sizes.
     pub(super) fn of(signature: &'s Signature) -> Self {
         let mut dims = Self {
             signature,
@@ -83,13 +84,16 @@ impl<'s> Dims<'s> {
         Size::Slot(self.slots.len() - 1)
     }
 
-    /// Gives a dimension the size that a `--dim` option says.
+    /// Sets a dimension to the size of a `--dim` option.
     pub(super) fn set(&mut self, text: &str) -> Result<(), InputError> {
         let Some((name, size)) = text.rsplit_once('=') else {
-            return Err(self.refused(text, "there is no `=`"));
+            return Err(self.refused(text, "missing `=`"));
         };
         let Ok(size) = size.parse::<u64>() else {
-            return Err(self.refused(text, &format!("`{size}` is no size: an integer from 0 is")));
+            return Err(self.refused(
+                text,
+                &format!("invalid size `{size}`: expected a non-negative integer"),
+            ));
         };
         let slot = match self.named(name, text)? {
             Size::Slot(slot) => slot,
@@ -110,8 +114,8 @@ impl<'s> Dims<'s> {
         self.fix(slot, size, &format!("--dim {text}"))
     }
 
-    /// The dimension of this name: a symbol, `input[axis]` with the input's name or place, or the
-    /// place among the listed open dimensions.
+    /// Returns the dimension with this name: a symbol, `input[axis]` with the input's name or
+    /// index, or an index into the listed open dimensions.
     fn named(&self, name: &str, text: &str) -> Result<Size, InputError> {
         if let Some(slot) = self.slots.iter().position(|slot| slot.label == name) {
             return Ok(Size::Slot(slot));
@@ -119,7 +123,7 @@ impl<'s> Dims<'s> {
         if let Ok(place) = name.parse::<usize>() {
             let mut listed = (0..self.slots.len()).filter(|slot| self.slots[*slot].listed);
             let slot = listed.nth(place).map(Size::Slot);
-            let none = format!("there is no open dimension {place}");
+            let none = format!("unknown open dimension {place}");
             return slot.ok_or_else(|| self.refused(text, &none));
         }
         let axis = name.strip_suffix(']').and_then(|name| {
@@ -136,11 +140,11 @@ impl<'s> Dims<'s> {
             let meant = nearest(name, self.slots.iter().map(|slot| slot.label.as_str()));
             let meant = meant.map(|meant| format!(", did you mean `{meant}`?"));
             let meant = meant.unwrap_or_default();
-            self.refused(text, &format!("there is no dimension `{name}`{meant}"))
+            self.refused(text, &format!("unknown dimension `{name}`{meant}"))
         })
     }
 
-    /// The first axis that has the dimension of this name, if there is one.
+    /// Returns the first axis that has the dimension with this name.
     pub(super) fn axis_of(&self, name: &str) -> Option<(usize, usize)> {
         let size = self.named(name, name).ok()?;
         if matches!(size, Size::Slot(_)) {
@@ -149,7 +153,7 @@ impl<'s> Dims<'s> {
                 Some((input, axis))
             });
         }
-        // A fixed size says nothing of where it stands, but then the name does.
+        // A fixed size does not identify its axis, but then the name does.
         let (input, axis) = name.strip_suffix(']')?.rsplit_once('[')?;
         let inputs = &self.signature.inputs;
         let named = inputs.iter().position(|spec| spec.name == input);
@@ -166,10 +170,10 @@ impl<'s> Dims<'s> {
             })
             .collect();
         let help = if texts.is_empty() {
-            "no dimension of the inputs is open".to_owned()
+            "the inputs have no open dimensions".to_owned()
         } else {
             format!(
-                "write NAME=N or PLACE=N; the open dimensions are {}",
+                "write NAME=N or INDEX=N; the open dimensions are {}",
                 texts.join(", ")
             )
         };
@@ -181,7 +185,7 @@ impl<'s> Dims<'s> {
         }
     }
 
-    /// Gives a slot its size, or finds that it has another.
+    /// Sets the size of a slot, or fails if it has another one.
     fn fix(&mut self, slot: usize, size: u64, origin: &str) -> Result<(), InputError> {
         let slot = &mut self.slots[slot];
         match &slot.size {
@@ -203,7 +207,7 @@ impl<'s> Dims<'s> {
         Ok(())
     }
 
-    /// Sizes that follow from those that were given.
+    /// Derives sizes from those that were given.
     fn derive(&mut self) {
         if self.relations.is_empty() {
             return;
@@ -215,7 +219,7 @@ impl<'s> Dims<'s> {
         let sizes = self.follow(self.sizes());
         for (slot, size) in self.slots.iter_mut().zip(sizes) {
             if let (None, Some(size)) = (&slot.size, size) {
-                slot.size = Some((size, "the sizes of others".to_owned()));
+                slot.size = Some((size, "other sizes".to_owned()));
                 slot.derived = true;
             }
         }
@@ -226,13 +230,13 @@ impl<'s> Dims<'s> {
         sizes.map(|size| size.map(|(size, _)| *size)).collect()
     }
 
-    /// These sizes, and those that follow from them.
+    /// Returns these sizes with those that follow from them.
     fn follow(&self, sizes: Vec<Option<u64>>) -> Vec<Option<u64>> {
         self.relations.follow(sizes, |slot| self.slots[slot].bound)
     }
 
-    /// All sizes, with defaults for what is open: first for the parts, then for the past, so that what is
-    /// left follows.
+    /// Returns all sizes with defaults for open ones. Defaults go to the parts first, then to the
+    /// past, so that the rest follows.
     pub(super) fn settled(&self) -> Vec<Option<u64>> {
         let mut sizes = self.follow(self.sizes());
         let mut order: Vec<usize> = (0..self.slots.len()).collect();
@@ -249,7 +253,7 @@ impl<'s> Dims<'s> {
         sizes
     }
 
-    /// Gives an axis no size at all, unless something says its size.
+    /// Sets an axis to size 0, unless its size is known.
     pub(super) fn empty(&mut self, input: usize, axis: usize) -> Result<(), InputError> {
         let size = self.axes[input].as_ref().and_then(|axes| axes.get(axis));
         match size {
@@ -260,7 +264,8 @@ impl<'s> Dims<'s> {
         }
     }
 
-    /// Checks a tensor's dtype and shape against an input; its sizes become those of open dimensions.
+    /// Checks a tensor's dtype and shape against an input. Its sizes are assigned to open
+    /// dimensions.
     pub(super) fn fit(
         &mut self,
         input: usize,
@@ -289,13 +294,13 @@ impl<'s> Dims<'s> {
         };
         if axes.len() != shape.len() {
             let reason = format!("{} dimensions instead of {}", shape.len(), axes.len());
-            return Err(shape_error(reason, "reshape it to the dimensions expected"));
+            return Err(shape_error(reason, "reshape it to the expected dimensions"));
         }
         for (axis, (expected, size)) in axes.iter().zip(shape).enumerate() {
             let bound = match expected {
                 Size::Fixed(fixed) if fixed != size => {
                     let reason = format!("dimension {axis} is {size} instead of {fixed}");
-                    return Err(shape_error(reason, "give a tensor of the shape expected"));
+                    return Err(shape_error(reason, "give a tensor of the expected shape"));
                 }
                 Size::Fixed(_) => None,
                 Size::Slot(slot) => self.slots[*slot].bound,
@@ -307,7 +312,7 @@ impl<'s> Dims<'s> {
             }
             if let Some(allowed) = self.refusal(*expected, *size) {
                 let reason = format!(
-                    "dimension {axis} is {size}, and the model declares sizes of {allowed}"
+                    "dimension {axis} is {size}, but the model declares sizes of {allowed}"
                 );
                 return Err(shape_error(reason, "give a tensor of such a size"));
             }
@@ -324,12 +329,12 @@ impl<'s> Dims<'s> {
         Ok(())
     }
 
-    /// The axes of an input; `None` where its rank is unknown.
+    /// Returns the axes of an input; `None` if its rank is unknown.
     pub(super) fn axes(&self, input: usize) -> Option<&[Size]> {
         self.axes[input].as_deref()
     }
 
-    /// The size of an axis that the model fixes.
+    /// Returns the size of an axis if the model fixes it.
     pub(super) fn fixed(&self, size: Size) -> Option<u64> {
         match size {
             Size::Fixed(size) => Some(size),
@@ -340,7 +345,7 @@ impl<'s> Dims<'s> {
         }
     }
 
-    /// The size of an axis, if it has one by now.
+    /// Returns the size of an axis, if it is known by now.
     pub(super) fn known(&self, size: Size) -> Option<u64> {
         match size {
             Size::Fixed(size) => Some(size),
@@ -348,8 +353,8 @@ impl<'s> Dims<'s> {
         }
     }
 
-    /// The size of an axis, and if it has none the default: what follows from others, the size of the
-    /// same axis with the same bound elsewhere, the largest that is declared, its upper bound, else 1.
+    /// Returns the size of an axis or its default. Defaults in order: a derived size, the size of
+    /// the same axis with the same bound elsewhere, the largest declared size, the upper bound, 1.
     pub(super) fn or_default(&self, size: Size) -> u64 {
         if let Some(known) = self.known(size) {
             return known;
@@ -365,7 +370,7 @@ impl<'s> Dims<'s> {
         settled.unwrap_or_else(|| self.slots[slot].default_size())
     }
 
-    /// What is declared of an axis, if this is none of its sizes.
+    /// Returns the declaration of an axis that excludes this size, if any.
     fn refusal(&self, axis: Size, size: u64) -> Option<&Allowed> {
         match axis {
             Size::Fixed(_) => None,
@@ -373,8 +378,8 @@ impl<'s> Dims<'s> {
         }
     }
 
-    /// The one size that dimensions of this bound on this axis of other inputs got. A program has no
-    /// symbols: its bounds are what tells most.
+    /// Returns the common size of dimensions with the same bound on the same axis of other inputs.
+    /// Programs have no symbols, so equal bounds are the best evidence for equal sizes.
     fn twin(&self, slot: usize) -> Option<u64> {
         let own = &self.slots[slot];
         own.bound?;
@@ -386,7 +391,7 @@ impl<'s> Dims<'s> {
         sizes.all(|size| size == first).then_some(first)
     }
 
-    /// The upper bound of an open axis.
+    /// Returns the upper bound of an open axis.
     pub(super) fn bound(&self, size: Size) -> Option<u64> {
         match size {
             Size::Fixed(_) => None,
@@ -394,12 +399,12 @@ impl<'s> Dims<'s> {
         }
     }
 
-    /// Whether an axis is, or most likely is, dynamic.
+    /// Returns whether an axis is certainly or most likely dynamic.
     pub(super) fn is_open(&self, size: Size) -> bool {
         matches!(size, Size::Slot(slot) if self.slots[slot].listed)
     }
 
-    /// The dynamic dimensions that have no size yet, but for those that follow from others.
+    /// Returns the dynamic dimensions without a size, except for those that follow from others.
     pub(super) fn open(&self) -> Vec<OpenDim> {
         let open = |(place, slot): &(usize, &Slot)| {
             slot.listed && slot.size.is_none() && !self.relations.define(*place)
@@ -414,7 +419,7 @@ impl<'s> Dims<'s> {
             .collect()
     }
 
-    /// The name of an open axis; empty for a fixed one.
+    /// Returns the name of an open axis; empty for a fixed one.
     pub(super) fn label(&self, size: Size) -> &str {
         match size {
             Size::Fixed(_) => "",
@@ -423,10 +428,10 @@ impl<'s> Dims<'s> {
     }
 }
 
-/// How to get this dtype.
+/// Returns the advice to convert an array to this dtype.
 fn conversion(dtype: DType) -> String {
     if dtype == DType::Bfloat16 {
-        return "give its raw 16 bits as uint16 (`.npy` of `<u2` or `|V2`); nothing is rounded here"
+        return "give its raw 16 bits as uint16 (`.npy` of `<u2` or `|V2`); values are not rounded automatically"
             .to_owned();
     }
     format!("convert it, for example with NumPy's `array.astype(\"{dtype}\")`")
@@ -493,13 +498,13 @@ mod tests {
     fn what_does_not_fit_is_refused() {
         let signature = signature();
         for (text, reason) in [
-            ("batch", "no `=`"),
-            ("batch=-1", "no size"),
+            ("batch", "missing `=`"),
+            ("batch=-1", "invalid size `-1`"),
             ("bacth=1", "did you mean `batch`?"),
             ("a[1]=4", "always 3"),
             ("b[1]=17", "bound is 16"),
-            ("9=1", "no open dimension 9"),
-            ("a[7]=1", "no dimension `a[7]`"),
+            ("9=1", "unknown open dimension 9"),
+            ("a[7]=1", "unknown dimension `a[7]`"),
         ] {
             let error = Dims::of(&signature).set(text).expect_err(text).to_string();
             assert!(error.contains(reason), "{text}: {error}");
@@ -531,7 +536,7 @@ mod tests {
         assert!(error.contains(reason), "{error}");
         let float = DType::Float32;
         let error = dims.fit(1, float, &[1, 1, 8], "b.npy").expect_err("1");
-        let reason = "dimension 1 is 1, and the model declares sizes of 2 to 14 in steps of 4";
+        let reason = "dimension 1 is 1, but the model declares sizes of 2 to 14 in steps of 4";
         assert!(error.to_string().contains(reason), "{error}");
         assert!(dims.fit(1, float, &[1, 5, 8], "b.npy").is_err());
         assert_eq!(dims.fit(1, float, &[1, 6, 8], "b.npy"), Ok(()));

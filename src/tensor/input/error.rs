@@ -1,6 +1,7 @@
-//! Why there are no inputs for a run: always which input, what it expects, what was found, what to do.
+//! Errors of preparing inputs. Each names the input, the expected and the found value, and a
+//! remedy.
 //!
-//! Invariant: text from files is shown without what a terminal would obey.
+//! Invariant: text from files is shown without terminal control characters.
 
 use std::fmt;
 
@@ -8,30 +9,30 @@ use crate::source::text::defuse_line;
 use crate::tensor::limit::{Limit, in_units};
 use crate::tensor::{DType, Signature};
 
-/// An input, as errors name it.
+/// An input in error messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// Its place in the signature, from 0.
+    /// Its index in the signature, from 0.
     pub index: usize,
     /// Its name.
     pub name: String,
-    /// dtype and shape that it expects, such as `float32[1, -1 (batch)]`.
+    /// Its expected dtype and shape, such as `float32[1, -1 (batch)]`.
     pub expected: String,
 }
 
-/// Why inputs cannot be given to a model.
+/// Inputs that cannot be prepared.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InputError {
-    /// An option's text cannot be understood.
+    /// An option is invalid.
     #[error("`{option} {}`: {}; {}", defuse_line(.text), defuse_line(.reason), defuse_line(.help))]
     Argument {
         /// The option.
         option: &'static str,
         /// Its value.
         text: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
-        /// What to do.
+        /// The remedy.
         help: String,
     },
     /// An input has two values.
@@ -44,51 +45,51 @@ pub enum InputError {
         /// The other.
         second: String,
     },
-    /// Inputs without a value.
+    /// Some inputs have no value.
     #[error("no value for {}; give one to each, for example `{}`", list(.places), defuse_line(.example))]
     Missing {
         /// The inputs.
         places: Vec<Place>,
-        /// Options that give them values.
+        /// Example options that give them values.
         example: String,
     },
-    /// More or fewer tensors than inputs.
-    #[error("`{}` takes {expected} inputs, and {found} are given; give one tensor to each input", defuse_line(.method))]
+    /// The number of tensors differs from the number of inputs.
+    #[error("`{}` has the wrong number of inputs: expected {expected}, got {found}; give one tensor to each input", defuse_line(.method))]
     Count {
         /// The method.
         method: String,
-        /// How many inputs it has.
+        /// Number of its inputs.
         expected: usize,
-        /// How many tensors there are.
+        /// Number of given tensors.
         found: usize,
     },
-    /// A tensor of another dtype.
+    /// A tensor has the wrong dtype.
     #[error("{place}: {} has dtype {found}; {}", defuse_line(.origin), defuse_line(.help))]
     DType {
         /// The input.
         place: Box<Place>,
-        /// Where the tensor comes from.
+        /// The source of the tensor.
         origin: String,
         /// Its dtype.
         found: DType,
-        /// What to do.
+        /// The remedy.
         help: String,
     },
-    /// A tensor of another shape.
+    /// A tensor has the wrong shape.
     #[error("{place}: {} has shape {found:?}: {}; {}", defuse_line(.origin), defuse_line(.reason), defuse_line(.help))]
     Shape {
         /// The input.
         place: Box<Place>,
-        /// Where the tensor comes from.
+        /// The source of the tensor.
         origin: String,
         /// Its shape.
         found: Vec<u64>,
-        /// What does not fit.
+        /// The mismatch.
         reason: String,
-        /// What to do.
+        /// The remedy.
         help: String,
     },
-    /// A dimension has two sizes.
+    /// A dimension has two different sizes.
     #[error(
         "dimension `{}` is {first_size} by {} and {second_size} by {}; give it one size everywhere",
         defuse_line(.dim), defuse_line(.first), defuse_line(.second)
@@ -96,51 +97,51 @@ pub enum InputError {
     Conflict {
         /// The dimension.
         dim: String,
-        /// What gave it a size first.
+        /// The source of the first size.
         first: String,
-        /// That size.
+        /// The first size.
         first_size: u64,
-        /// What gave it another.
+        /// The source of the second size.
         second: String,
-        /// The other.
+        /// The second size.
         second_size: u64,
     },
-    /// A value that cannot be made a tensor of this input.
+    /// A value cannot be converted to a tensor for this input.
     #[error("{place}: {}: {}; {}", defuse_line(.origin), defuse_line(.reason), defuse_line(.help))]
     Value {
         /// The input.
         place: Box<Place>,
-        /// Where the value comes from.
+        /// The source of the value.
         origin: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
-        /// What to do.
+        /// The remedy.
         help: String,
     },
-    /// A file for all inputs that cannot be used.
+    /// A file for all inputs is invalid.
     #[error("{}: {}; {}", defuse_line(.origin), defuse_line(.reason), defuse_line(.help))]
     Source {
         /// The file.
         origin: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
-        /// What to do.
+        /// The remedy.
         help: String,
     },
-    /// More memory than there is.
+    /// The inputs need too much memory.
     #[error("{}", shortage(*.needed, *.available, *.limit))]
     Memory {
-        /// Bytes needed.
+        /// Required memory, in bytes.
         needed: u64,
-        /// Bytes that can be used.
+        /// Available memory, in bytes.
         available: u64,
-        /// The limit that says so, if it is one and not what the machine has.
+        /// The exceeded limit; `None` if the machine's memory is exhausted.
         limit: Option<Limit>,
     },
 }
 
 impl Place {
-    /// The input of this index.
+    /// Describes the input at this index.
     pub fn of(signature: &Signature, index: usize) -> Self {
         let spec = &signature.inputs[index];
         Self {
@@ -150,7 +151,7 @@ impl Place {
         }
     }
 
-    /// An error about the input's value.
+    /// Creates an error about the input's value.
     pub(super) fn value(&self, origin: &str, reason: impl fmt::Display, help: &str) -> InputError {
         InputError::Value {
             place: Box::new(self.clone()),
@@ -171,10 +172,10 @@ impl fmt::Display for Place {
     }
 }
 
-/// The names of all inputs, for a help text.
+/// Lists the names of all inputs, for a help text.
 pub(super) fn names(signature: &Signature) -> String {
     if signature.inputs.is_empty() {
-        return "the model takes no inputs".to_owned();
+        return "the model has no inputs".to_owned();
     }
     let inputs = signature.inputs.iter().enumerate();
     let names: Vec<String> = inputs
@@ -196,7 +197,7 @@ fn shortage(needed: u64, available: u64, limit: Option<Limit>) -> String {
             limit.help()
         ),
         None => format!(
-            "the inputs need {needed} and {} can be used; give smaller sizes with `--dim`, or free \
+            "the inputs need {needed}, but {} are available; give smaller sizes with `--dim`, or free \
              memory",
             in_units(available)
         ),

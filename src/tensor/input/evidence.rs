@@ -1,8 +1,8 @@
-//! Which sizes the graph of an ONNX model suggests for the dimensions that it leaves open: followed from
-//! the inputs through nodes that keep them, up to the first weights, targets and strides.
+//! Derives likely sizes for the open dimensions of an ONNX model from its graph.
 //!
-//! Invariant: a suggestion is only tried, never believed; what cannot be read or followed suggests
-//! nothing. Cost is that of walking the nodes once.
+//! Dimensions are followed from the inputs through nodes that keep them, up to the first weights,
+//! target shapes and strides. Invariant: a suggestion is only a candidate for a trial. Unreadable
+//! or unsupported nodes yield no suggestion. The cost is one walk over the nodes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -11,39 +11,39 @@ use super::Axis;
 use crate::model::onnx::{Node, Stored, each_stored};
 use crate::source::{FileSource, Pages};
 
-/// Sizes above this are nobody's default.
+/// Larger sizes are never suggested.
 const MOST: u64 = 1 << 20;
 
-/// A size for a dimension, and what in the graph suggests it.
+/// A suggested size, and the evidence for it in the graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suggestion {
     /// The size.
     pub size: u64,
-    /// What suggests it: ``the weights of `MatMul` have 6 rows``.
+    /// The evidence: ``the weights of `MatMul` have 6 rows``.
     pub why: String,
 }
 
-/// What is known of the open dimensions by their labels.
+/// Suggestions for the open dimensions, by label.
 #[derive(Debug, Default)]
 pub struct Evidence {
-    /// The first size that the graph asks for.
+    /// The first size that the graph requires.
     pub exact: BTreeMap<String, Suggestion>,
-    /// A size that each must be a multiple of, where strides divide it.
+    /// A divisor of the size, where strides divide the dimension.
     pub divisor: BTreeMap<String, Suggestion>,
 }
 
-/// What stands at one axis of a tensor.
+/// The dimension at one axis of a tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum At {
     Size(u64),
-    /// An open dimension, divided by strides so far.
+    /// An open dimension, with the product of the strides that divided it.
     Open(String, u64),
-    /// Axes that were made one.
+    /// Several axes merged into one.
     Merged(Vec<At>),
     Unknown,
 }
 
-/// Follows the open dimensions of the inputs; `inputs` are their names and axes.
+/// Follows the open dimensions of the inputs; `inputs` holds their names and axes.
 pub(super) fn of_onnx(model: &Path, inputs: &[(String, Option<Vec<Axis>>)]) -> Evidence {
     let mut walk = Walk::default();
     for (name, axes) in inputs {
@@ -58,7 +58,7 @@ pub(super) fn of_onnx(model: &Path, inputs: &[(String, Option<Vec<Axis>>)]) -> E
         return walk.evidence;
     };
     let pages = Pages::new(&file);
-    // What is broken is said by who loads it.
+    // Loading the model reports broken files, so errors are ignored here.
     let stored = each_stored(&pages, &mut |name, stored| {
         walk.stored.insert(name, stored);
     });
@@ -118,7 +118,7 @@ impl Walk {
         self.stored.get(node.inputs.get(place)?)
     }
 
-    /// The axis has to be `size`.
+    /// Records that the axis must have the size `size`.
     fn require(&mut self, at: &At, size: u64, why: impl FnOnce() -> String) {
         let axes = match at {
             At::Merged(axes) => axes.as_slice(),
@@ -189,7 +189,7 @@ impl Walk {
         Some(self.strided(node, &axes, &kernel))
     }
 
-    /// Axes behind the channels, divided by the node's strides.
+    /// Returns the axes after the channels, divided by the node's strides.
     fn strided(&mut self, node: &Node, axes: &[At], kernel: &[u64]) -> Vec<At> {
         let strides = node.attribute("strides").map(|it| it.ints.clone());
         let strides = strides.unwrap_or_default();
@@ -205,8 +205,8 @@ impl Walk {
                     let known = self.evidence.divisor.get(label).map_or(1, |it| it.size);
                     if size > known && size <= MOST {
                         let why = match *by {
-                            1 => format!("a filter of {extent} goes over it"),
-                            by => format!("filters go over it and strides divide it by {by}"),
+                            1 => format!("a filter of {extent} slides over it"),
+                            by => format!("filters slide over it and strides divide it by {by}"),
                         };
                         let suggestion = Suggestion { size, why };
                         self.evidence.divisor.insert(label.clone(), suggestion);
@@ -226,7 +226,7 @@ impl Walk {
         let mut left = axes.clone();
         for (place, size) in target.iter().enumerate() {
             match u64::try_from(*size) {
-                // The axis is kept.
+                // 0 keeps the axis.
                 Ok(0) => *left.get_mut(place)? = At::Size(1),
                 Ok(size) => fixed = fixed.saturating_mul(size),
                 Err(_) => {}
@@ -271,7 +271,7 @@ impl Walk {
         Some(axes)
     }
 
-    /// Two tensors element by element: aligned at their last axes.
+    /// Handles elementwise nodes of two tensors, which are aligned at their last axes.
     fn joined(&mut self, node: &Node) -> Option<Vec<At>> {
         let sides = node.inputs.iter().filter_map(|name| {
             let sizes = |it: &Stored| it.dims.iter().copied().map(At::Size).collect();
@@ -348,8 +348,8 @@ impl Walk {
     }
 }
 
-/// The sizes of the open dimensions among `axes` whose product is `product`, as far as that tells: the
-/// first axis of several is taken for a batch of one, and two that are left for the sides of a square.
+/// Splits `product` among the open dimensions of `axes`, as far as that is possible. The first of
+/// several axes is assumed to be a batch of one, and two remaining ones the sides of a square.
 fn divided(axes: &[At], product: u64) -> Vec<(String, u64)> {
     let mut rest = product;
     let mut open: Vec<(&String, u64)> = Vec::new();

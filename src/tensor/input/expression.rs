@@ -1,18 +1,18 @@
-//! Sizes that follow from other sizes: `past_sequence_length + sequence_length`, as exporters write them
-//! for a dimension, or as the usual names say.
+//! Parses dimensions that are sums of others, such as `past_sequence_length + sequence_length`.
 //!
-//! Invariant: a definition names symbols of the same inputs only; what is no sum of multiples of them is
-//! a symbol like any other. Knows nothing of values.
+//! Exporters write such a sum as the name of a dimension, or imply it by conventional names.
+//! Invariant: a definition refers only to symbols of the same inputs. Any other expression is
+//! treated as a plain symbol. Values are handled elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::model::Dim;
 
-/// Names that exporters write where a dimension has none: they say nothing of equality.
+/// Names that exporters write for unnamed dimensions; equal ones do not mean equal sizes.
 const NO_SYMBOLS: [&str; 4] = ["", "?", "None", "-1"];
 
-/// The symbol of a dimension, if it has one that says something.
+/// Returns the symbol of a dimension, if it has a meaningful one.
 pub(super) fn symbol(dim: &Dim) -> Option<&str> {
     let Dim::Dynamic { name, .. } = dim else {
         return None;
@@ -20,22 +20,22 @@ pub(super) fn symbol(dim: &Dim) -> Option<&str> {
     name.as_deref().filter(|name| !NO_SYMBOLS.contains(name))
 }
 
-/// Names of a whole, before the name of its newest part: `total_` of `sequence_length` is that and
-/// `past_sequence_length`.
+/// Prefixes of a total, followed by the name of its newest part: `total_sequence_length` is
+/// `sequence_length` plus `past_sequence_length`.
 const WHOLES: [&str; 2] = ["total_", "attention_mask_"];
-/// What stands before the name of the part that came before.
+/// Prefix of the part that came before.
 pub(super) const PAST: &str = "past_";
 
-/// A sum of multiples of symbols, and a number.
+/// A linear expression: multiples of symbols plus a constant.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Linear {
-    /// Symbols with their factors, none of them 0.
+    /// Symbols with their factors, none of which is 0.
     pub(super) terms: BTreeMap<String, i64>,
-    /// The number.
+    /// The constant.
     pub(super) constant: i64,
 }
 
-/// What of these symbols is defined by others of them.
+/// Returns the symbols that others of them define, with their definitions.
 pub(super) fn definitions(symbols: &BTreeSet<&str>) -> Vec<(String, Linear)> {
     let defined = symbols.iter().filter_map(|symbol| {
         let linear = Linear::parse(symbol)
@@ -48,7 +48,7 @@ pub(super) fn definitions(symbols: &BTreeSet<&str>) -> Vec<(String, Linear)> {
     defined.collect()
 }
 
-/// `total_sequence_length` where `past_sequence_length` and `sequence_length` are.
+/// Defines `total_sequence_length` if `past_sequence_length` and `sequence_length` exist.
 fn whole(symbol: &str, symbols: &BTreeSet<&str>) -> Option<Linear> {
     let newest = WHOLES
         .iter()
@@ -62,7 +62,7 @@ fn whole(symbol: &str, symbols: &BTreeSet<&str>) -> Option<Linear> {
 }
 
 impl Linear {
-    /// The sum that a text writes with `+`, `-`, `*` and parentheses; `None` for anything else.
+    /// Parses a sum with `+`, `-`, `*` and parentheses; returns `None` for anything else.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut parser = Parser {
             rest: text,
@@ -72,12 +72,12 @@ impl Linear {
         parser.rest.trim_start().is_empty().then_some(sum)
     }
 
-    /// Whether it is one symbol and nothing else.
+    /// Returns whether the expression is exactly this symbol.
     fn is(&self, symbol: &str) -> bool {
         self.constant == 0 && self.terms.len() == 1 && self.terms.get(symbol) == Some(&1)
     }
 
-    /// A number in place of a symbol.
+    /// Replaces a symbol with a number.
     pub(super) fn substitute(&mut self, symbol: &str, size: u64) -> Option<()> {
         if let Some(factor) = self.terms.remove(symbol) {
             let value = i64::try_from(size).ok()?.checked_mul(factor)?;
@@ -107,7 +107,7 @@ impl Linear {
     }
 }
 
-/// As [`Linear::parse`] reads it.
+/// Formats the expression in the syntax that `parse` accepts.
 impl fmt::Display for Linear {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let terms = self
@@ -132,7 +132,7 @@ impl fmt::Display for Linear {
     }
 }
 
-/// Deepest nesting of parentheses.
+/// Maximum nesting of parentheses.
 const MAX_DEPTH: u32 = 16;
 
 struct Parser<'t> {

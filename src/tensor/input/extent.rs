@@ -1,26 +1,26 @@
-//! Sizes of inputs that fit a signature for certain, for those who describe requests.
+//! Computes input sizes that certainly fit a signature, for descriptions and examples of requests.
 //!
-//! Invariant: arrays of these sizes, each row as long as its neighbours, are never refused for their shape.
+//! Invariant: arrays of these sizes are never rejected for their shape.
 
 use super::dims::{Dims, Size};
 use crate::model::{Allowed, Dim};
 use crate::tensor::Signature;
 
-/// A size of an axis.
+/// The valid sizes of an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// This one; where the model leaves it open, it is one of those that it may be.
+    /// Exactly this size. If the model leaves the axis open, it is one of several valid sizes.
     Exactly(u64),
-    /// Any of these: no other axis hangs together with it.
+    /// Any size in this range: no other axis depends on it.
     Between {
         /// The smallest, at least 1.
         least: u64,
-        /// The largest, where there is a bound.
+        /// The largest, if there is a bound.
         most: Option<u64>,
     },
 }
 
-/// The sizes of each input, outermost first; `None` where the file does not give the rank.
+/// Returns the sizes of each input, outermost first; `None` if the file does not state the rank.
 pub fn extents(signature: &Signature) -> Vec<Option<Vec<Extent>>> {
     let dims = Dims::of(signature);
     let settled = dims.settled();
@@ -29,7 +29,7 @@ pub fn extents(signature: &Signature) -> Vec<Option<Vec<Extent>>> {
         let axes = dims.axes(input)?;
         let mut extents = Vec::with_capacity(axes.len());
         for (axis, dim) in axes.iter().zip(spec.dims.as_ref()?) {
-            // Rows of different lengths are no tensor: only where there is one row may it have any.
+            // All rows of a tensor have one length, so only a single row may have any length.
             let is_one_row = extents.iter().all(|before| *before == Extent::Exactly(1));
             extents.push(match axis {
                 Size::Fixed(size) => Extent::Exactly(*size),
@@ -45,14 +45,14 @@ pub fn extents(signature: &Signature) -> Vec<Option<Vec<Extent>>> {
     extents.collect()
 }
 
-/// Whether only one axis of all inputs is open.
+/// Returns whether exactly one axis of all inputs is open.
 fn is_alone(dims: &Dims<'_>, signature: &Signature) -> bool {
     let axes = (0..signature.inputs.len()).filter_map(|input| dims.axes(input));
     let open = axes.flatten().filter(|axis| matches!(axis, Size::Slot(_)));
     open.count() == 1
 }
 
-/// All sizes of an open dimension, if there are no gaps between them.
+/// Returns the range of an open dimension, if its sizes have no gaps.
 fn any_of(dim: &Dim) -> Option<Extent> {
     let Dim::Dynamic { bound, allowed, .. } = dim else {
         return None;
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(sentence, [Some(vec![Exactly(1), any(1, Some(16))])]);
         let batch = of(vec![Some(vec![dynamic(Some("n"), None), Dim::Fixed(3)])]);
         assert_eq!(batch, [Some(vec![any(1, None), Exactly(3)])]);
-        // Rows of one tensor are equally long.
+        // The rows of a tensor have equal lengths.
         let rows = of(vec![Some(vec![Dim::Fixed(2), dynamic(None, None)])]);
         assert_eq!(rows, [Some(vec![Exactly(2), Exactly(1)])]);
     }

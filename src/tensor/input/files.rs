@@ -1,7 +1,7 @@
-//! Tensors from files: NumPy's arrays and archives, raw elements.
+//! Reads input tensors from files: NumPy arrays and archives, and raw elements.
 //!
-//! Invariant: dtype and shape are held against the input before the data is read, and an archive's
-//! claimed sizes before anything is inflated.
+//! Invariant: dtype and shape are checked against the input before the data is read. The sizes that
+//! an archive claims are checked before anything is decompressed.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -15,21 +15,21 @@ use super::{Assembly, InputError};
 use crate::tensor::npy::{Header, NpyError};
 use crate::tensor::{DType, Signature, Tensor, TensorSpec, byte_size};
 
-/// What to do about a file that cannot be read.
+/// Remedy for a file that cannot be read.
 const ANOTHER: &str = "give another file";
 
-/// Opens a regular file; also its size in bytes.
+/// Opens a regular file, and returns its size in bytes.
 pub(super) fn open(path: &Path) -> Result<(BufReader<File>, u64), String> {
-    // Opening a pipe would wait for somebody to write into it.
+    // Opening a pipe would block until another process writes to it.
     let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !metadata.is_file() {
-        return Err("it is no regular file".to_owned());
+        return Err("not a regular file".to_owned());
     }
     let file = File::open(path).map_err(|error| error.to_string())?;
     Ok((BufReader::new(file), metadata.len()))
 }
 
-/// Reads an array for one input.
+/// Reads an array file for one input.
 pub(super) fn npy(
     assembly: &mut Assembly,
     input: usize,
@@ -41,7 +41,7 @@ pub(super) fn npy(
     array(assembly, input, &mut reader, (size, size), origin)
 }
 
-/// Reads an array of `size` bytes, `present` of which are certainly there.
+/// Reads an array of `size` bytes, of which `present` certainly exist.
 fn array(
     assembly: &mut Assembly,
     input: usize,
@@ -72,7 +72,7 @@ fn array(
             found: size.saturating_sub(header.size),
         }));
     }
-    // Reordering needs the elements twice for a moment.
+    // Reordering temporarily needs the elements twice.
     assembly
         .memory
         .take(if header.fortran_order { 2 * data } else { data })?;
@@ -81,7 +81,7 @@ fn array(
         .map_err(|error| Place::of(assembly.signature, input).value(origin, error, ANOTHER))
 }
 
-/// Reads an archive for all inputs.
+/// Reads an archive with arrays for all inputs.
 pub(super) fn npz(assembly: &mut Assembly, path: &Path, origin: &str) -> Result<(), InputError> {
     let failed = |reason: String, help: &str| InputError::Source {
         origin: origin.to_owned(),
@@ -90,7 +90,7 @@ pub(super) fn npz(assembly: &mut Assembly, path: &Path, origin: &str) -> Result<
     };
     let (reader, _) = open(path).map_err(|reason| failed(reason, ANOTHER))?;
     let mut archive = ZipArchive::new(reader)
-        .map_err(|error| failed(format!("it is no .npz archive: {error}"), ANOTHER))?;
+        .map_err(|error| failed(format!("not a .npz archive: {error}"), ANOTHER))?;
     if archive.has_duplicate_names() {
         let reason = "two of its members have the same name".to_owned();
         return Err(failed(reason, "save each array once"));
@@ -109,7 +109,7 @@ pub(super) fn npz(assembly: &mut Assembly, path: &Path, origin: &str) -> Result<
         .filter(|count| *count != members.len())
     {
         let reason = format!(
-            "it has {count} arrays, and there are {} inputs",
+            "it has {count} arrays, but there are {} inputs",
             members.len()
         );
         let help = format!("save one array for each, in order; {}", names(signature));
@@ -127,7 +127,7 @@ pub(super) fn npz(assembly: &mut Assembly, path: &Path, origin: &str) -> Result<
         };
         let Some(input) = input else {
             let file: String = file.chars().take(200).collect();
-            let reason = format!("its member `{file}` is of no input");
+            let reason = format!("its member `{file}` matches no input");
             let help = format!(
                 "the keys must be the names of all inputs, or arr_0, arr_1, … in their order; {}",
                 names(signature)
@@ -148,8 +148,8 @@ pub(super) fn npz(assembly: &mut Assembly, path: &Path, origin: &str) -> Result<
     Ok(())
 }
 
-/// The input of each member, where all are named as NumPy names positional arrays: `arr_0` to the last.
-/// An input of such a name is one that names are meant for.
+/// Returns the input of each member if all have NumPy's positional names, `arr_0` and up. If an
+/// input has such a name, the names are not positional.
 fn positional(signature: &Signature, files: &[String]) -> Option<Vec<usize>> {
     let place = |file: &String| {
         let number = file.strip_suffix(".npy")?.strip_prefix("arr_")?;
@@ -165,7 +165,7 @@ fn positional(signature: &Signature, files: &[String]) -> Option<Vec<usize>> {
     (!files.is_empty() && !signature.inputs.iter().any(is_name)).then_some(places)
 }
 
-/// Reads raw elements for one input; its shape follows from the file's size where it can.
+/// Reads raw elements for one input; the shape is derived from the file's size if possible.
 pub(super) fn raw(
     assembly: &mut Assembly,
     input: usize,
@@ -176,7 +176,7 @@ pub(super) fn raw(
     let dtype = assembly.signature.inputs[input].dtype;
     let (reader, size) = open(path).map_err(|reason| place().value(origin, reason, ANOTHER))?;
     let help =
-        "the file has to hold exactly the elements, little endian; a .npy file says its shape";
+        "the file must hold exactly the elements, little-endian; a .npy file states its shape";
     let shape = raw_shape(&assembly.dims, input, dtype, size)
         .map_err(|reason| place().value(origin, reason, help))?;
     assembly.dims.fit(input, dtype, &shape, origin)?;
@@ -185,9 +185,9 @@ pub(super) fn raw(
     let mut bytes = Vec::new();
     let wanted = usize::try_from(size).unwrap_or(usize::MAX);
     if bytes.try_reserve_exact(wanted).is_err() {
-        return Err(place.value(origin, "there is no memory for it", ANOTHER));
+        return Err(place.value(origin, "not enough memory", ANOTHER));
     }
-    // A file that grows meanwhile is cut, one that shrinks is found by the tensor's own check.
+    // A growing file is cut off; for a shrinking one, the tensor's size check fails.
     let read = reader.take(size).read_to_end(&mut bytes);
     if let Err(error) = read {
         return Err(place.value(origin, error, ANOTHER));
@@ -200,12 +200,12 @@ pub(super) fn raw(
     Tensor::new(dtype, shape, bytes).map_err(|error| place.value(origin, error, help))
 }
 
-/// The shape of `size` bytes of raw elements. Defaults are taken where no other sizes can give as
-/// many bytes: all open dimensions at their bounds, or none with a bound. Otherwise one open dimension
-/// follows from the size.
+/// Derives the shape of `size` bytes of raw elements. Defaults apply if they are the only sizes
+/// that yield this number of bytes: all open dimensions at their bounds, or none with a bound.
+/// Otherwise one open dimension is derived from the size.
 fn raw_shape(dims: &Dims, input: usize, dtype: DType, size: u64) -> Result<Vec<u64>, String> {
     let Some(axes) = dims.axes(input) else {
-        return Err("the model does not say the input's rank".to_owned());
+        return Err("the model does not state the input's rank".to_owned());
     };
     let mut shape: Vec<u64> = axes.iter().map(|axis| dims.or_default(*axis)).collect();
     let free: Vec<Size> = axes
@@ -229,7 +229,7 @@ fn raw_shape(dims: &Dims, input: usize, dtype: DType, size: u64) -> Result<Vec<u
         [] => {
             let wanted = byte_size(dtype, &shape).map_err(|error| error.to_string())?;
             Err(format!(
-                "it has {size} bytes, and {dtype}{shape:?} has {wanted}"
+                "it has {size} bytes, but {dtype}{shape:?} needs {wanted}"
             ))
         }
         [open] => {
@@ -239,7 +239,7 @@ fn raw_shape(dims: &Dims, input: usize, dtype: DType, size: u64) -> Result<Vec<u
             if row == 0 || !size.is_multiple_of(row) {
                 let label = dims.label(open);
                 return Err(format!(
-                    "it has {size} bytes, which is no multiple of the {row} that one step of `{label}` has"
+                    "it has {size} bytes, which is not a multiple of {row}, the size of one step of `{label}`"
                 ));
             }
             shape[at] = size / row;
@@ -252,7 +252,7 @@ fn raw_shape(dims: &Dims, input: usize, dtype: DType, size: u64) -> Result<Vec<u
                 .collect();
             labels.dedup();
             Err(format!(
-                "its {size} bytes do not tell the sizes of {}: give them with `--dim`",
+                "its {size} bytes do not determine the sizes of {}: give them with `--dim`",
                 labels.join(", ")
             ))
         }

@@ -1,7 +1,7 @@
-//! Inputs that nobody has to have: zeros, ones, counting, chance.
+//! Generated inputs: zeros, ones, counting and random numbers.
 //!
-//! Invariant: what a generator gives depends on its name, the seed, the input's place, dtype and
-//! shape; never on the machine, the operating system or the release.
+//! Invariant: generated values depend only on the generator's name, the seed, and the input's
+//! index, dtype and shape. They are the same on every machine, operating system and release.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,38 +11,39 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use crate::tensor::{DType, Tensor, TensorError};
 
-/// Random integers of 16 and more bits are below this: as identifiers they are in any vocabulary.
+/// Upper bound of random integers with 16 and more bits, so that they are valid token ids in any
+/// vocabulary.
 const INTEGERS_BELOW: u64 = 10;
 
-/// The largest float16; counting stops there.
+/// The largest float16, where counting stops.
 const MAX_FLOAT16: f64 = 65504.0;
 
-/// A way to make a tensor of any dtype and shape.
+/// A generator of tensors with any dtype and shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Generator {
     /// Zeros; `false`.
     Zeros,
     /// Ones; `true`.
     Ones,
-    /// Floats uniform in [-1, 1), rounded to the dtype; 0 to 9 for integers of 16 and more bits; the
-    /// whole range of 8-bit integers; `true` half of the time.
+    /// Floats uniform in [-1, 1), rounded to the dtype; 0 to 9 for integers of 16 and more bits;
+    /// the whole range of 8-bit integers; `true` half of the time.
     ///
-    /// The seed is the key of `ChaCha8` (its bytes little endian, then zeros), the input's place
-    /// the number of the stream. Each element takes 32 bits of it, so float inputs that differ in
-    /// dtype only get the same values, rounded.
+    /// The seed is the key of `ChaCha8` (its bytes little-endian, then zeros), and the input's
+    /// index is the stream number. Each element takes 32 bits of the stream. Float inputs that
+    /// differ only in dtype get the same values, rounded.
     Random {
-        /// Another seed gives other values.
+        /// Random seed; other seeds give other values.
         seed: u64,
     },
-    /// 0, 1, 2, … in row-major order, staying at the dtype's largest value once reached.
+    /// 0, 1, 2, … in row-major order, up to the dtype's largest value, which then repeats.
     Arange,
 }
 
 impl Generator {
-    /// All names, as [`FromStr`] takes them.
+    /// All names that [`FromStr`] accepts.
     pub const NAMES: [&'static str; 4] = ["zeros", "ones", "random", "arange"];
 
-    /// A tensor for the input at place `input`.
+    /// Generates a tensor for the input with the index `input`.
     pub fn tensor(
         self,
         dtype: DType,
@@ -63,7 +64,7 @@ impl Generator {
             Self::Arange => {
                 let largest = match dtype {
                     DType::Float16 => MAX_FLOAT16,
-                    // The conversion stops at the largest integer by itself.
+                    // The conversion clamps to the largest integer.
                     _ => f64::INFINITY,
                 };
                 let count = (0_u32..=u32::MAX).map(f64::from);
@@ -75,14 +76,14 @@ impl Generator {
     }
 }
 
-/// A value for 32 random bits.
+/// Converts 32 random bits to a value.
 fn draw(dtype: DType, bits: u32) -> f64 {
     match dtype {
         DType::Bool => f64::from(bits >> 31),
         DType::Uint8 => f64::from(bits >> 24),
         DType::Int8 => f64::from(bits >> 24) - 128.0,
         dtype if dtype.is_float() => {
-            // 24 bits: exact in float32, the same for every other float type.
+            // 24 bits are exact in float32, and the same for every other float type.
             f64::from(bits >> 8) / f64::from(1_u32 << 23) - 1.0
         }
         _ => {
@@ -92,7 +93,7 @@ fn draw(dtype: DType, bits: u32) -> f64 {
     }
 }
 
-/// `zeros`, `ones`, `random`, `random:SEED`, `arange`; without a seed it is 0.
+/// `zeros`, `ones`, `random`, `random:SEED`, `arange`; the default seed is 0.
 impl FromStr for Generator {
     type Err = String;
 
@@ -104,11 +105,12 @@ impl FromStr for Generator {
             "random" => Ok(Self::Random { seed: 0 }),
             _ => {
                 let Some(seed) = text.strip_prefix("random:") else {
-                    return Err(format!("there is no generator `{text}`"));
+                    return Err(format!("unknown generator `{text}`"));
                 };
                 let seed = seed.parse();
-                seed.map(|seed| Self::Random { seed })
-                    .map_err(|_| "the seed of `random:SEED` is an integer from 0".to_owned())
+                seed.map(|seed| Self::Random { seed }).map_err(|_| {
+                    "invalid seed in `random:SEED`: expected a non-negative integer".to_owned()
+                })
             }
         }
     }

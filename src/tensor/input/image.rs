@@ -1,7 +1,7 @@
-//! Pictures as inputs: PNG and JPEG to an input's layout, size and scale.
+//! Converts PNG and JPEG images to an input's layout, size and scale.
 //!
-//! Invariant: decoding takes bounded memory ([`MAX_SIDE`], [`MAX_DECODED`]), and a layout that can be
-//! read in two ways is refused. Pixels have 8 bits a channel on the way.
+//! Invariant: decoding takes bounded memory ([`MAX_SIDE`], [`MAX_DECODED`]), and an ambiguous
+//! layout is rejected. Pixels have 8 bits per channel in between.
 
 use std::io::{BufRead, Seek};
 
@@ -13,22 +13,22 @@ use super::error::Place;
 use super::{Assembly, InputArgs, InputError};
 use crate::tensor::{DType, Tensor, byte_size};
 
-/// Largest width and height, of a file and of an input.
+/// Maximum width and height of a file and of an input, in pixels.
 const MAX_SIDE: u32 = 16384;
 
-/// Most bytes that a decoded picture may take.
+/// Maximum size of a decoded image, in bytes.
 const MAX_DECODED: u64 = 1 << 30;
 
-/// Largest file, which the decoders hold in memory.
+/// Maximum size of a file, in bytes. The decoders hold it in memory.
 const MAX_FILE: u64 = 256 << 20;
 
-/// Bytes of a pixel between the two passes of a resize: four floats.
+/// Bytes per pixel between the two passes of a resize: four floats.
 const RESIZE_PIXEL: u64 = 16;
 
-/// What to do about a picture that cannot be read.
+/// Remedy for an image that cannot be read.
 const ANOTHER: &str = "give another PNG or JPEG file";
 
-/// What to do where pixels cannot be put into the input.
+/// Remedy for an input that does not accept pixels.
 const AS_ARRAY: &str = "prepare the tensor yourself and give it as .npy";
 
 /// The numbers of `--mean` and `--std`.
@@ -38,19 +38,19 @@ pub(super) struct Scale {
     std: Vec<f32>,
 }
 
-/// Where an input has its channels, rows and columns.
+/// The axes of an image input.
 struct Layout {
     channels_first: bool,
     /// 1, 3 or 4.
     channels: u8,
     height: Size,
     width: Size,
-    /// The axis in front, of size 1.
+    /// The leading axis of size 1.
     batch: Option<Size>,
 }
 
 impl Scale {
-    /// Reads the options.
+    /// Parses the options.
     pub(super) fn of(args: &InputArgs) -> Result<Self, InputError> {
         for (option, values) in [("--mean", &args.mean), ("--std", &args.std)] {
             if let Some(value) = values.iter().find(|value| !value.is_finite()) {
@@ -58,7 +58,7 @@ impl Scale {
             }
         }
         if args.std.contains(&0.0) {
-            return Err(refused("--std", &args.std, "nothing can be divided by 0"));
+            return Err(refused("--std", &args.std, "division by 0"));
         }
         Ok(Self {
             mean: args.mean.clone(),
@@ -66,7 +66,7 @@ impl Scale {
         })
     }
 
-    /// Refuses the options where nothing would use them.
+    /// Rejects the options if no input uses them.
     pub(super) fn require_none(&self, reason: &str) -> Result<(), InputError> {
         for (option, values) in [("--mean", &self.mean), ("--std", &self.std)] {
             if !values.is_empty() {
@@ -76,7 +76,7 @@ impl Scale {
         Ok(())
     }
 
-    /// The numbers for each channel.
+    /// Returns the mean and the standard deviation of each channel.
     fn channels(&self, channels: u8) -> Result<Vec<(f32, f32)>, InputError> {
         let count = usize::from(channels);
         for (option, values) in [("--mean", &self.mean), ("--std", &self.std)] {
@@ -110,7 +110,7 @@ fn refused(option: &'static str, values: &[f32], reason: &str) -> InputError {
     }
 }
 
-/// Reads a picture for one input; `open` gives its bytes and their count.
+/// Reads an image for one input; `open` returns its bytes and their number.
 pub(super) fn read<R: BufRead + Seek>(
     assembly: &mut Assembly,
     input: usize,
@@ -122,7 +122,11 @@ pub(super) fn read<R: BufRead + Seek>(
         layout(&assembly.dims, input).map_err(|reason| place.value(origin, reason, AS_ARRAY))?;
     let dtype = assembly.signature.inputs[input].dtype;
     if dtype == DType::Bool {
-        return Err(place.value(origin, "a picture is no array of booleans", AS_ARRAY));
+        return Err(place.value(
+            origin,
+            "an image cannot fill an input of booleans",
+            AS_ARRAY,
+        ));
     }
     if !dtype.is_float() {
         let reason = "the image input has integers, which stay 0 to 255 (int8: -128 to 127)";
@@ -154,23 +158,23 @@ pub(super) fn read<R: BufRead + Seek>(
         .map_err(|error| place.value(origin, error, AS_ARRAY))
 }
 
-/// Whether an input has the layout of a picture.
+/// Returns whether an input has the layout of an image.
 pub(super) fn is_picture(dims: &Dims, input: usize, dtype: DType) -> bool {
     dtype != DType::Bool && layout(dims, input).is_ok()
 }
 
-/// The two sides of a picture that a model leaves open.
+/// The two sides of an image input that a model leaves open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenSides {
-    /// The place of the input.
+    /// Index of the input.
     pub input: usize,
     /// The axes of height and width.
     pub axes: [usize; 2],
-    /// What `--dim` calls height and width.
+    /// The names of height and width for `--dim`.
     pub labels: [String; 2],
 }
 
-/// Returns the sides of an input, if it has the layout of a picture and leaves both open.
+/// Returns the sides of an input, if it has the layout of an image and leaves both open.
 pub(super) fn open_sides(dims: &Dims, input: usize) -> Option<OpenSides> {
     let layout = layout(dims, input).ok()?;
     let is_open = |side: Size| dims.known(side).is_none() && dims.is_open(side);
@@ -183,13 +187,14 @@ pub(super) fn open_sides(dims: &Dims, input: usize) -> Option<OpenSides> {
     })
 }
 
-/// The size of a side: the input's, and where that is open the picture's `own`.
+/// Returns the size of a side: the input's size, or the image's `own` size if the input leaves it
+/// open.
 fn side(dims: &Dims, size: Size, own: u32) -> Result<u32, String> {
     let is_open = dims.known(size).is_none() && dims.is_open(size);
     if is_open && dims.bound(size).is_some_and(|bound| bound < own.into()) {
         let (label, bound) = (dims.label(size), dims.or_default(size));
         return Err(format!(
-            "a side of {own} pixels is above the model's bound of {bound}: resize it with `--dim {label}={bound}`"
+            "a side of {own} pixels exceeds the model's bound of {bound}: resize it with `--dim {label}={bound}`"
         ));
     }
     let wanted = if is_open {
@@ -199,23 +204,23 @@ fn side(dims: &Dims, size: Size, own: u32) -> Result<u32, String> {
     };
     let pixels = u32::try_from(wanted).ok();
     let pixels = pixels.filter(|pixels| (1..=MAX_SIDE).contains(pixels));
-    pixels.ok_or_else(|| format!("a side of {wanted} pixels: 1 to {MAX_SIDE} are possible"))
+    pixels.ok_or_else(|| format!("invalid side of {wanted} pixels: expected 1 to {MAX_SIDE}"))
 }
 
 /// Finds channels, rows and columns among the input's axes.
 fn layout(dims: &Dims, input: usize) -> Result<Layout, String> {
     let Some(axes) = dims.axes(input) else {
-        return Err("the model does not say the input's rank".to_owned());
+        return Err("the model does not state the input's rank".to_owned());
     };
     let (batch, axes) = match *axes {
         [batch, a, b, c] => (Some(batch), [a, b, c]),
         [a, b, c] => (None, [a, b, c]),
-        _ => return Err("a picture has 3 dimensions, or 4 with a batch".to_owned()),
+        _ => return Err("an image input needs 3 dimensions, or 4 with a batch".to_owned()),
     };
     if let Some(size) = batch
         && dims.known(size).is_some_and(|size| size != 1)
     {
-        return Err("one picture is a batch of 1".to_owned());
+        return Err("one image needs a batch of 1".to_owned());
     }
     let channels = |axis: Size| {
         let size = dims.fixed(axis).or_else(|| dims.known(axis))?;
@@ -260,7 +265,7 @@ impl Layout {
         batch.into_iter().chain(picture).collect()
     }
 
-    /// The tensor of `pixels`, which have their channels side by side.
+    /// Builds the tensor of `pixels` with interleaved channels.
     fn tensor(
         &self,
         dtype: DType,
@@ -296,23 +301,26 @@ impl Layout {
     }
 }
 
-/// Decodes a file of `size` bytes, the picture upright, of at most `most` pixels; takes at most `allowed`
-/// bytes.
+/// Decodes a file of `size` bytes to an upright image of at most `most` pixels. Uses at most
+/// `allowed` bytes.
 fn decode(
     reader: impl BufRead + Seek,
     size: u64,
     (allowed, most): (u64, u64),
 ) -> Result<DynamicImage, String> {
     if size > MAX_FILE {
-        return Err(format!("it has more than {} MiB", MAX_FILE >> 20));
+        return Err(format!(
+            "too large: expected at most {} MiB",
+            MAX_FILE >> 20
+        ));
     }
     let text = |error: image::ImageError| error.to_string();
-    // What it is, is told by its first bytes, not by its name.
+    // The first bytes determine the format, not the file name.
     let mut reader = ImageReader::new(reader)
         .with_guessed_format()
         .map_err(|error| error.to_string())?;
     if reader.format().is_none() {
-        return Err("it is neither PNG nor JPEG".to_owned());
+        return Err("neither PNG nor JPEG".to_owned());
     }
     let mut limits = Limits::default();
     limits.max_image_width = Some(MAX_SIDE);
@@ -323,12 +331,12 @@ fn decode(
     let (width, height) = decoder.dimensions();
     if u64::from(width) * u64::from(height) > most {
         return Err(format!(
-            "a picture of {width} x {height} pixels is too large: at most {most} pixels are decoded"
+            "an image of {width} x {height} pixels is too large: expected at most {most} pixels"
         ));
     }
     if width > MAX_SIDE || height > MAX_SIDE || decoder.total_bytes() > allowed {
         return Err(format!(
-            "a picture of {width} x {height} pixels is too large"
+            "an image of {width} x {height} pixels is too large"
         ));
     }
     let orientation = decoder.orientation().map_err(text)?;
@@ -337,8 +345,8 @@ fn decode(
     Ok(picture)
 }
 
-/// The picture's pixels, resized, with `channels` bytes each. Transparency is kept with four channels
-/// and ignored with fewer.
+/// Returns the image's pixels, resized, with `channels` bytes each. Transparency is kept with four
+/// channels and ignored with fewer.
 fn pixels(picture: &DynamicImage, channels: u8, width: u32, height: u32) -> Vec<u8> {
     // Resizing to the same size would still copy through floats.
     macro_rules! resized {
@@ -358,7 +366,7 @@ fn pixels(picture: &DynamicImage, channels: u8, width: u32, height: u32) -> Vec<
     }
 }
 
-/// Greyscale by the weights of ITU-R BT.601, as Pillow's `convert("L")` does.
+/// Converts to greyscale by the weights of ITU-R BT.601, as Pillow's `convert("L")` does.
 fn grey(picture: &DynamicImage) -> GrayImage {
     if !picture.color().has_color() {
         return picture.to_luma8();

@@ -1,6 +1,8 @@
-//! Which inputs are indices into a table of the model, and how many rows it has.
+//! Finds inputs that are indices into a table of the model (embeddings), and the table's number of
+//! rows.
 //!
-//! Invariant: what cannot be read or followed says nothing; cost is that of walking the nodes once.
+//! Invariant: unreadable models and unsupported nodes yield nothing. The cost is one walk over the
+//! nodes.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,8 +12,8 @@ use crate::model::onnx::{Node, each_node, each_stored};
 use crate::source::{FileSource, Pages};
 use crate::tensor::Signature;
 
-/// Operators of programs that look up rows, and the place of the indices among their arguments; the table
-/// is the first.
+/// Program operators that look up rows, with the position of the indices among their arguments. The
+/// table is the first argument.
 const LOOKUPS: [(&str, usize); 7] = [
     ("aten::embedding.out", 1),
     ("quantized_decomposed::embedding_byte.out", 5),
@@ -22,8 +24,8 @@ const LOOKUPS: [(&str, usize); 7] = [
     ("quantized_decomposed::embedding_2bit.dtype_out", 5),
 ];
 
-/// For each input of a model's method the number of rows of the smallest table that its elements are
-/// looked up in, if they are.
+/// Returns, for each input of a model's method, the number of rows of the smallest table that its
+/// elements index; `None` if there is none.
 pub fn table_rows(model: &Path, format: &str, signature: &Signature) -> Vec<Option<u64>> {
     let count = signature.inputs.len();
     let found = match format {
@@ -48,7 +50,7 @@ fn of_onnx(model: &Path, signature: &Signature) -> Option<Vec<Option<u64>>> {
         .collect();
     let mut rows = vec![None; signature.inputs.len()];
     let mut visit = |node: &Node| match node.operator.as_str() {
-        // The elements stay what they are.
+        // These nodes keep the elements unchanged.
         "Cast" | "Identity" | "Reshape" | "Squeeze" | "Unsqueeze" | "Flatten" | "Transpose" => {
             let input = node.inputs.first().and_then(|name| from.get(name));
             if let (Some(input), Some(output)) = (input.copied(), node.outputs.first()) {
@@ -91,7 +93,7 @@ fn of_program(model: &Path, method: &str) -> Option<Vec<Option<u64>>> {
     Some(rows)
 }
 
-/// The input that a value is.
+/// Returns the index of the input that a value is.
 fn input(method: &MethodBody, value: usize) -> Option<usize> {
     method.inputs.iter().position(|input| *input == value)
 }

@@ -1,10 +1,10 @@
-//! What several models take in common: one signature that fits them all, and from its inputs those of
-//! each.
+//! Joins the signatures of several models that run on the same inputs, and converts the joint
+//! inputs to those of each model.
 //!
-//! A size that one model fixes is fixed for all; bounds are the smallest; what one model ties together is
-//! tied for all. Invariant: inputs that fit the joint signature fit every party's, in its own order, under
-//! its own names and in its own dtypes. Where there is no such signature, the error says which input and
-//! which dimension differ.
+//! A size that one model fixes is fixed for all. The smallest bound applies. Dimensions that one
+//! model ties together are tied for all. Invariant: inputs that fit the joint signature fit every
+//! party (model) in its own order, under its own names and in its own dtypes. If no joint signature
+//! exists, the error names the input and the dimension that differ.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,47 +15,47 @@ use super::{InputArgs, InputError};
 use crate::model::Dim;
 use crate::tensor::{DType, Signature, Tensor, TensorSpec};
 
-/// One of several models that are to run on the same inputs.
+/// One of several models that run on the same inputs.
 #[derive(Debug, Clone)]
 pub struct Party {
-    /// What errors call it.
+    /// Its name in error messages.
     pub label: String,
-    /// What it takes.
+    /// Its signature.
     pub signature: Signature,
 }
 
-/// What several models take in common.
+/// The joint signature of several models.
 #[derive(Debug, Clone)]
 pub struct Joint {
     parties: Vec<Party>,
-    /// For each party, for each input of the first, the place among its own.
+    /// For each party and each input of the first party, the index among the party's own inputs.
     places: Vec<Vec<usize>>,
     signature: Signature,
 }
 
-/// Why models cannot run on the same inputs.
+/// Models that cannot run on the same inputs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JointError {
-    /// One takes more than another.
-    #[error("{a} takes {in_a} inputs and {b} takes {in_b}: they cannot be fed the same")]
+    /// The numbers of inputs differ.
+    #[error("{a} has {in_a} inputs and {b} has {in_b}: they cannot run on the same inputs")]
     Count {
-        /// One.
+        /// One model.
         a: String,
-        /// How many.
+        /// Number of its inputs.
         in_a: usize,
-        /// The other.
+        /// The other model.
         b: String,
-        /// How many.
+        /// Number of its inputs.
         in_b: usize,
     },
-    /// Inputs that no tensor fits.
-    #[error("{a}, {b}: they cannot be fed the same: {reason}")]
+    /// No tensor fits both inputs.
+    #[error("{a}, {b}: they cannot run on the same inputs: {reason}")]
     Input {
-        /// The input of one, with what it takes.
+        /// The input of one model, with its type.
         a: String,
-        /// The input of the other, with what it takes.
+        /// The input of the other model, with its type.
         b: String,
-        /// What differs.
+        /// The difference.
         reason: String,
     },
 }
@@ -63,13 +63,13 @@ pub enum JointError {
 /// An axis of an input of the joint signature.
 type Axis = (usize, usize);
 
-/// What is known of axes that have one size.
+/// Axes that share one size, with the models' requirements.
 #[derive(Debug, Default)]
 struct Class {
     axes: Vec<Axis>,
-    /// The size, the party that fixes it, and where.
+    /// The fixed size, the party that fixes it, and the axis.
     fixed: Option<(u64, usize, Axis)>,
-    /// The least bound, and which party has it.
+    /// The smallest bound, the party that states it, and the axis.
     bound: Option<(u64, usize, Axis)>,
     symbol: Option<String>,
     dynamic: bool,
@@ -77,7 +77,7 @@ struct Class {
 }
 
 impl Joint {
-    /// What these take in common, in the order and under the names of the first.
+    /// Joins the signatures of these parties, in the order and under the names of the first.
     pub fn of(parties: Vec<Party>) -> Result<Self, JointError> {
         let lead = &parties[0].signature;
         let mut places = Vec::new();
@@ -102,12 +102,12 @@ impl Joint {
         Ok(joint)
     }
 
-    /// The signature that all share.
+    /// Returns the joint signature.
     pub fn signature(&self) -> &Signature {
         &self.signature
     }
 
-    /// Inputs of the joint signature as one party takes them: in its order and its dtypes.
+    /// Converts joint inputs to those of one party: its order and its dtypes.
     pub fn inputs_of(&self, party: usize, inputs: &[Tensor]) -> Result<Vec<Tensor>, InputError> {
         let signature = &self.parties[party].signature;
         let mut own: Vec<Option<Tensor>> = vec![None; inputs.len()];
@@ -117,8 +117,9 @@ impl Joint {
         Ok(own.into_iter().flatten().collect())
     }
 
-    /// The arguments for the joint signature: a size of `--dim` holds for every party that has the
-    /// dimension, under whatever name. Also says where it had nothing to do.
+    /// Converts arguments to the joint signature. A size of `--dim` applies to every party that has
+    /// the dimension, under any name. Also returns notes about parties where an option has no
+    /// effect.
     pub fn args(&self, given: &InputArgs) -> Result<(InputArgs, Vec<String>), InputError> {
         let mut args = InputArgs {
             dims: Vec::new(),
@@ -131,7 +132,7 @@ impl Joint {
                 .and_then(|(_, size)| size.parse().ok());
             let axes = self.resolve(text);
             let (Some(size), false) = (size, axes.is_empty()) else {
-                // The first party's own words say what there is.
+                // The first party's error lists the valid names.
                 Dims::of(&self.parties[0].signature).set(text)?;
                 continue;
             };
@@ -142,7 +143,7 @@ impl Joint {
                     {
                         let label = &of.label;
                         notes.push(format!(
-                            "`--dim {text}` has nothing to do in {label}, where it is always {size}"
+                            "`--dim {text}` has no effect in {label}, where the size is always {size}"
                         ));
                     }
                 }
@@ -155,8 +156,8 @@ impl Joint {
         Ok((args, notes))
     }
 
-    /// The joint axes that `--dim` names. Open dimensions are counted in the first party that has as many:
-    /// elsewhere the number would mean another one.
+    /// Returns the joint axes that `--dim` names. An index counts the open dimensions of the first
+    /// party that has enough of them; in other parties the same index could mean another dimension.
     fn resolve(&self, text: &str) -> BTreeSet<Axis> {
         let name = text.rsplit_once('=').map_or(text, |(name, _)| name);
         let parties = self.parties.iter().zip(&self.places);
@@ -172,7 +173,7 @@ impl Joint {
         }
     }
 
-    /// Whether an axis can get this size; if it has it anyhow it cannot.
+    /// Returns whether an axis is open to this size; `false` if it already has the size.
     fn is_open(&self, axis: Axis, text: &str, size: u64) -> Result<bool, InputError> {
         let refused = |party: Option<usize>, what: &str, limit: u64| {
             let who = &self.parties[party.unwrap_or(0)].label;
@@ -184,7 +185,7 @@ impl Joint {
                     "dimension {} of input `{name}` is {what} {limit} in {who}",
                     axis.1
                 ),
-                help: format!("all run on the same inputs: leave the option out, or say {limit}"),
+                help: format!("all models run on the same inputs: omit the option, or use {limit}"),
             })
         };
         let has = |wanted: &Dim| {
@@ -212,7 +213,7 @@ impl Joint {
         }
     }
 
-    /// A party's own dimension at a joint axis.
+    /// Returns a party's own dimension at a joint axis.
     fn dim(&self, party: usize, (input, axis): Axis) -> Option<&Dim> {
         let place = self.places[party][input];
         self.parties[party].signature.inputs[place]
@@ -221,7 +222,7 @@ impl Joint {
             .get(axis)
     }
 
-    /// A joint input, as a party has it.
+    /// Returns a joint input as declared by a party.
     fn spec(&self, party: usize, input: usize) -> &TensorSpec {
         &self.parties[party].signature.inputs[self.places[party][input]]
     }
@@ -241,14 +242,13 @@ impl Joint {
         }
     }
 
-    /// Kinds, ranks and numbers that are fixed.
+    /// Checks dtypes, ranks and fixed numbers.
     fn check_kinds(&mut self) -> Result<(), JointError> {
         for input in 0..self.signature.inputs.len() {
             for party in 1..self.parties.len() {
                 let (one, other) = (self.spec(0, input), self.spec(party, input));
                 if !same_kind(one.dtype, other.dtype) {
-                    let reason =
-                        format!("{} and {} are of different kinds", one.dtype, other.dtype);
+                    let reason = format!("{} and {} are incompatible", one.dtype, other.dtype);
                     return Err(self.differ(input, (0, party), reason));
                 }
             }
@@ -267,7 +267,8 @@ impl Joint {
             if let Some((a, first)) = fixed.first()
                 && let Some((b, other)) = fixed.iter().find(|(_, value)| value != first)
             {
-                let reason = format!("its only value is {first} there and {other} here");
+                let reason =
+                    format!("its only value is {first} in the first and {other} in the second");
                 return Err(self.differ(input, (*a, *b), reason));
             }
             self.signature.inputs[input].fixed = fixed.first().map(|(_, value)| value.clone());
@@ -275,13 +276,13 @@ impl Joint {
         Ok(())
     }
 
-    /// The rank of a joint input, if any party says it.
+    /// Returns the rank of a joint input, if any party states it.
     fn rank(&self, input: usize) -> Option<usize> {
         let mut parties = 0..self.parties.len();
         parties.find_map(|party| Some(self.spec(party, input).dims.as_ref()?.len()))
     }
 
-    /// Axes that have one size, with what the parties say of it.
+    /// Groups the axes that share one size, with the parties' requirements.
     fn classes(&self) -> Result<Vec<Class>, JointError> {
         let inputs = 0..self.signature.inputs.len();
         let axes = inputs.flat_map(|input| {
@@ -309,7 +310,7 @@ impl Joint {
             for (symbol, axes) in self.symbols(party) {
                 let at = class_of(&classes, axes[0]);
                 if classes[at].symbol.is_none() {
-                    // The same name may be another dimension's in another model.
+                    // The same name may mean another dimension in another model.
                     let mut name = symbol;
                     while !taken.insert(name.clone()) {
                         name.push('\'');
@@ -321,7 +322,7 @@ impl Joint {
         Ok(classes)
     }
 
-    /// The symbols of a party, with the axes that have them.
+    /// Returns the symbols of a party with their axes.
     fn symbols(&self, party: usize) -> BTreeMap<String, Vec<Axis>> {
         let mut symbols: BTreeMap<String, Vec<Axis>> = BTreeMap::new();
         for input in 0..self.signature.inputs.len() {
@@ -338,7 +339,7 @@ impl Joint {
         symbols
     }
 
-    /// Adds what a party says of one axis.
+    /// Adds a party's requirement on one axis.
     fn learn(&self, class: &mut Class, party: usize, axis: Axis) -> Result<(), JointError> {
         let Some(dim) = self.dim(party, axis) else {
             return Ok(());
@@ -376,7 +377,7 @@ impl Joint {
                     format!("dimension {axis} of `{}`", spec.name)
                 };
                 let reason = format!(
-                    "{} is {size} in {}, and {} at most {bound} in {}",
+                    "{} is {size} in {}, but {} is at most {bound} in {}",
                     name(a, at),
                     self.parties[a].label,
                     name(b, other),
@@ -399,13 +400,14 @@ impl Joint {
         let tied = if a.2 == b.2 {
             ""
         } else {
-            ", and they are one size"
+            ", but they must be equal"
         };
         let reason = format!("{} and {}{tied}", shown(a), shown(b));
         self.differ(b.2.0, (a.1, b.1), reason)
     }
 
-    /// Sizes that follow from fixed ones by what some party defines, and definitions with the rest.
+    /// Derives sizes from fixed ones by the parties' definitions, and keeps the definitions of the
+    /// remaining sizes.
     fn derive(&self, classes: &mut [Class]) {
         let mut definitions = Vec::new();
         for party in 0..self.parties.len() {
@@ -475,7 +477,8 @@ impl Class {
     }
 }
 
-/// What is left of a sum when fixed sizes are put in, with the joint names of the rest.
+/// Returns the rest of a sum after fixed sizes are substituted, with the joint names of the
+/// remaining symbols.
 fn rest(classes: &[Class], parts: &[(usize, String)], sum: Linear) -> Option<Linear> {
     let mut rest = sum;
     let mut named = Linear::default();
@@ -493,38 +496,39 @@ fn rest(classes: &[Class], parts: &[(usize, String)], sum: Linear) -> Option<Lin
     Some(named)
 }
 
-/// The class that an axis is in.
+/// Returns the index of the class that contains an axis.
 fn class_of(classes: &[Class], axis: Axis) -> usize {
     let found = classes.iter().position(|class| class.axes.contains(&axis));
-    found.expect("every axis of the joint signature is in one")
+    found.expect("every axis of the joint signature has a class")
 }
 
-/// Makes the classes of these axes one.
+/// Merges the classes of these axes.
 fn unite(classes: &mut Vec<Class>, axes: &[Axis]) {
     let mut of_all: Vec<usize> = axes.iter().map(|axis| class_of(classes, *axis)).collect();
     of_all.sort_unstable();
     of_all.dedup();
     while of_all.len() > 1 {
-        let last = of_all.pop().expect("there are two");
+        let last = of_all.pop().expect("two classes exist");
         let gone = classes.remove(last);
         classes[of_all[0]].axes.extend(gone.axes);
     }
 }
 
-/// Whether values of one dtype can be given as the other.
+/// Returns whether values of one dtype can be converted to the other.
 fn same_kind(a: DType, b: DType) -> bool {
     let is_integer = |dtype: DType| !dtype.is_float() && dtype != DType::Bool;
     a == b || a.is_float() && b.is_float() || is_integer(a) && is_integer(b)
 }
 
-/// A tensor in the dtype of a party's input: floats are rounded, integers must be in range.
+/// Converts a tensor to the dtype of a party's input: floats are rounded, integers must be in
+/// range.
 fn converted(signature: &Signature, place: usize, tensor: &Tensor) -> Result<Tensor, InputError> {
     let dtype = signature.inputs[place].dtype;
     if tensor.dtype() == dtype {
         return Ok(tensor.clone());
     }
     let fail = |reason: String| {
-        let help = "give values that both models can take";
+        let help = "give values that both models accept";
         super::Place::of(signature, place).value("the common input", reason, help)
     };
     let shape = tensor.shape().to_vec();
@@ -533,14 +537,14 @@ fn converted(signature: &Signature, place: usize, tensor: &Tensor) -> Result<Ten
     if !dtype.is_float() {
         let mut pairs = tensor.to_f64().zip(own.to_f64());
         if let Some((value, _)) = pairs.find(|(value, own)| value.total_cmp(own).is_ne()) {
-            return Err(fail(format!("{value} is out of the range of {dtype}")));
+            return Err(fail(format!("{value} is out of range for {dtype}")));
         }
     }
     Ok(own)
 }
 
-/// For each value of one side its place on the other: of the same name, then in order; `None` where they
-/// are not as many.
+/// Matches the values of one side with those of the other, first by name, then in order. Returns
+/// the index in `b` for each value of `a`; `None` if their numbers differ.
 pub fn matched(a: &[TensorSpec], b: &[TensorSpec]) -> Option<Vec<usize>> {
     if a.len() != b.len() {
         return None;

@@ -1,28 +1,29 @@
-//! Tensors as JSON: nested arrays of numbers and booleans, and objects of them by input name.
+//! Parses tensors from JSON: nested arrays of numbers and booleans, and objects of them by input
+//! name.
 //!
-//! Our own reader because values go straight into a tensor: integers of 64 bits stay exact, each float
-//! is rounded once to its dtype, and no tree of values is built. Invariant: nesting is bounded by
-//! [`MAX_RANK`], memory by eight bytes for two bytes of text.
+//! This parser writes values straight into a tensor: 64-bit integers stay exact, each float is
+//! rounded once to its dtype, and no tree of values is built. Invariant: nesting is limited to
+//! [`MAX_RANK`], and memory to eight bytes for two bytes of text.
 
 use half::{bf16, f16};
 
 use crate::tensor::npy::MAX_RANK;
 use crate::tensor::{DType, Tensor};
 
-/// Integers beyond this are not exact once they are written with a fraction or an exponent.
+/// Larger integers are inexact if they are written with a fraction or an exponent.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Why a text is no tensor.
+/// A text that is not a valid tensor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("at {place}: {reason}")]
 pub struct JsonFault {
     /// The element, such as `[0][2]`, or the byte.
     pub place: String,
-    /// What is wrong.
+    /// The problem.
     pub reason: String,
 }
 
-/// Reads one array or scalar; it has the shape that its nesting says.
+/// Parses one array or scalar; its shape follows from the nesting.
 pub fn array(text: &str, dtype: DType) -> Result<Tensor, JsonFault> {
     let mut reader = Reader { text, at: 0 };
     let tensor = reader.array(dtype)?;
@@ -30,14 +31,15 @@ pub fn array(text: &str, dtype: DType) -> Result<Tensor, JsonFault> {
     Ok(tensor)
 }
 
-/// Most bytes that the tensors of a text can have: it has as many elements as commas, and one more.
+/// Returns the maximum size of a text's tensors, in bytes: it has at most one element more than
+/// commas.
 pub(super) fn most_bytes(text: &str, dtype: DType) -> u64 {
     let commas = text.matches(',').count() as u64;
     (commas + 1).saturating_mul(dtype.size())
 }
 
-/// Reads an object of arrays. `dtype` tells the dtype for a key, or why there is none for it. The
-/// second member of a pair is the key's value.
+/// Parses an object of arrays. `dtype` returns the dtype for a key, or an error message. The second
+/// member of each pair is the key's value.
 pub(super) fn object(
     text: &str,
     mut dtype: impl FnMut(&str) -> Result<DType, String>,
@@ -51,10 +53,7 @@ pub(super) fn object(
             let key = reader.string()?;
             let dtype = dtype(&key).map_err(|reason| at_byte(at, reason))?;
             if members.iter().any(|(known, _)| *known == key) {
-                return Err(at_byte(
-                    at,
-                    format!("`{key}` stands there for the second time"),
-                ));
+                return Err(at_byte(at, format!("duplicate key `{key}`")));
             }
             reader.expect(b':')?;
             let tensor = reader.array(dtype).map_err(|fault| JsonFault {
@@ -84,15 +83,15 @@ struct Reader<'a> {
     at: usize,
 }
 
-/// An array being read.
+/// An array that is being parsed.
 struct Growing {
     dtype: DType,
     bytes: Vec<u8>,
-    /// Sizes found so far; `None` for one whose first array has not ended.
+    /// Sizes found so far; `None` for a dimension whose first array has not ended.
     shape: Vec<Option<u64>>,
-    /// How deep the elements are, once there is one.
+    /// Depth of the elements, once one was found.
     leaves: Option<usize>,
-    /// Where the reader is.
+    /// Indices of the current element.
     place: Vec<u64>,
 }
 
@@ -117,7 +116,9 @@ impl Reader<'_> {
         let start = self.at;
         if self.peek() != Some(b'[') {
             if array.shape.len() > depth {
-                return Err(array.fault("a number where other rows have an array: rows differ"));
+                return Err(
+                    array.fault("rows differ: expected an array as in other rows, got a number")
+                );
             }
             array.leaves = Some(depth);
             let token = self.token()?;
@@ -131,10 +132,12 @@ impl Reader<'_> {
         }
         self.at += 1;
         if array.leaves.is_some_and(|leaves| leaves <= depth) {
-            return Err(array.fault("an array where other rows have a number: rows differ"));
+            return Err(
+                array.fault("rows differ: expected a number as in other rows, got an array")
+            );
         }
         if depth == MAX_RANK {
-            return Err(array.fault(format!("more than {MAX_RANK} dimensions")));
+            return Err(array.fault(format!("expected at most {MAX_RANK} dimensions")));
         }
         if array.shape.len() == depth {
             array.shape.push(None);
@@ -154,7 +157,7 @@ impl Reader<'_> {
         }
         match array.shape[depth] {
             Some(expected) if expected != count => Err(array.fault(format!(
-                "{count} elements where the first array of this depth has {expected}: rows differ"
+                "rows differ: expected {expected} elements as in the first array of this depth, got {count}"
             ))),
             _ => {
                 array.shape[depth] = Some(count);
@@ -163,7 +166,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A number, word or string, as it is written.
+    /// Returns a number, word or string as written.
     fn token(&mut self) -> Result<&str, JsonFault> {
         let start = self.at;
         match self.peek() {
@@ -173,7 +176,7 @@ impl Reader<'_> {
             Some(b'{') => {
                 return Err(at_byte(
                     start,
-                    "an object where a number or an array belongs",
+                    "expected a number or an array, got an object",
                 ));
             }
             _ => {
@@ -184,7 +187,7 @@ impl Reader<'_> {
             }
         }
         if self.at == start {
-            return Err(at_byte(start, "a number or an array belongs there"));
+            return Err(at_byte(start, "expected a number or an array"));
         }
         Ok(&self.text[start..self.at])
     }
@@ -193,7 +196,7 @@ impl Reader<'_> {
         self.skip_space();
         let start = self.at;
         if self.peek() != Some(b'"') {
-            return Err(at_byte(start, "a string in double quotes belongs there"));
+            return Err(at_byte(start, "expected a string in double quotes"));
         }
         self.at += 1;
         while let Some(byte) = self.peek() {
@@ -201,16 +204,16 @@ impl Reader<'_> {
             if byte == b'"' {
                 let written = self.text.get(start..self.at);
                 let read = written.and_then(|written| serde_json::from_str(written).ok());
-                return read.ok_or_else(|| at_byte(start, "this is no JSON string"));
+                return read.ok_or_else(|| at_byte(start, "invalid JSON string"));
             }
         }
-        Err(at_byte(start, "the string does not end"))
+        Err(at_byte(start, "unterminated string"))
     }
 
     fn end(&mut self) -> Result<(), JsonFault> {
         self.skip_space();
         if self.at < self.text.len() {
-            return Err(at_byte(self.at, "something follows the value"));
+            return Err(at_byte(self.at, "expected the end after the value"));
         }
         Ok(())
     }
@@ -219,10 +222,7 @@ impl Reader<'_> {
         if self.accept(byte) {
             return Ok(());
         }
-        Err(at_byte(
-            self.at,
-            format!("`{}` belongs there", char::from(byte)),
-        ))
+        Err(at_byte(self.at, format!("expected `{}`", char::from(byte))))
     }
 
     fn accept(&mut self, byte: u8) -> bool {
@@ -259,7 +259,7 @@ impl Growing {
     }
 }
 
-/// Appends the element that `token` writes.
+/// Appends the element in `token`.
 fn push(array: &mut Growing, token: &str) -> Result<(), String> {
     let Growing { dtype, bytes, .. } = array;
     let dtype = *dtype;
@@ -267,7 +267,12 @@ fn push(array: &mut Growing, token: &str) -> Result<(), String> {
         let value = match token {
             "true" | "1" => 1,
             "false" | "0" => 0,
-            _ => return Err(format!("{} is no bool: write true or false", shown(token))),
+            _ => {
+                return Err(format!(
+                    "{} is not a boolean: write true or false",
+                    shown(token)
+                ));
+            }
         };
         bytes.push(value);
         return Ok(());
@@ -276,7 +281,7 @@ fn push(array: &mut Growing, token: &str) -> Result<(), String> {
         return push_float(dtype, token, bytes);
     }
     let value = integer(token)?;
-    let range = || format!("{token} is out of the range of {dtype}");
+    let range = || format!("{token} is out of range for {dtype}");
     macro_rules! push {
         ($integer:ty) => {
             bytes.extend(
@@ -308,7 +313,7 @@ fn push_float(dtype: DType, token: &str, bytes: &mut Vec<u8>) -> Result<(), Stri
     };
     if special.is_none() && !is_number(token) {
         return Err(format!(
-            "{} is no number; NaN and infinities are \"NaN\", \"Infinity\" and \"-Infinity\"",
+            "{} is not a number; NaN and infinities are \"NaN\", \"Infinity\" and \"-Infinity\"",
             shown(token)
         ));
     }
@@ -325,11 +330,11 @@ fn push_float(dtype: DType, token: &str, bytes: &mut Vec<u8>) -> Result<(), Stri
             half.is_finite()
         }
         DType::Float32 => {
-            // From the text: rounding twice could miss the nearest value.
+            // Parsed from the text: rounding twice could miss the nearest value.
             let nearest: f32 = match special {
                 #[expect(
                     clippy::cast_possible_truncation,
-                    reason = "NaN and infinities stay so"
+                    reason = "NaN and infinities are preserved"
                 )]
                 Some(special) => special as f32,
                 None => token.parse().unwrap_or(f32::NAN),
@@ -344,18 +349,18 @@ fn push_float(dtype: DType, token: &str, bytes: &mut Vec<u8>) -> Result<(), Stri
         }
     };
     if special.is_none() && !finite {
-        return Err(format!("{} is out of the range of {dtype}", shown(token)));
+        return Err(format!("{} is out of range for {dtype}", shown(token)));
     }
     Ok(())
 }
 
 fn integer(token: &str) -> Result<i128, String> {
-    let whole = || format!("{} is no integer", shown(token));
+    let whole = || format!("{} is not an integer", shown(token));
     if !is_number(token) {
         return Err(whole());
     }
     if !token.contains(['.', 'e', 'E']) {
-        // Longer ones are out of every range.
+        // Longer numbers are out of every range.
         return token
             .parse()
             .map_err(|_| format!("{} is out of range", shown(token)));
@@ -372,7 +377,7 @@ fn integer(token: &str) -> Result<i128, String> {
     Ok(value)
 }
 
-/// Whether a token is a number by the rules of JSON.
+/// Returns whether a token is a valid JSON number.
 fn is_number(token: &str) -> bool {
     let digits = |text: &mut &str| {
         let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -401,7 +406,7 @@ fn is_number(token: &str) -> bool {
     rest.is_empty()
 }
 
-/// A token in an error message, cut if it is long.
+/// Returns a token for an error message, cut if it is long.
 fn shown(token: &str) -> String {
     if token.chars().count() <= 40 {
         return format!("`{token}`");
@@ -433,12 +438,15 @@ mod tests {
     #[test]
     fn ragged_arrays_are_refused_with_the_place() {
         for (text, place) in [
-            ("[[1,2],[3]]", "at [1]: 1 elements"),
-            ("[[1],2]", "at [1]: a number"),
-            ("[1,[2]]", "at [1]: an array"),
-            ("[[],[1]]", "at [1]: 1 elements"),
-            ("[[[1],[2]],[[3],[4,5]]]", "at [1][1]: 2 elements"),
-            ("[[[]],[]]", "at [1]: 0 elements"),
+            ("[[1,2],[3]]", "at [1]: rows differ: expected 2 elements"),
+            ("[[1],2]", "at [1]: rows differ: expected an array"),
+            ("[1,[2]]", "at [1]: rows differ: expected a number"),
+            ("[[],[1]]", "at [1]: rows differ: expected 0 elements"),
+            (
+                "[[[1],[2]],[[3],[4,5]]]",
+                "at [1][1]: rows differ: expected 1 elements",
+            ),
+            ("[[[]],[]]", "at [1]: rows differ: expected 1 elements"),
         ] {
             let error = read(text, DType::Int32).expect_err(text);
             assert!(error.starts_with(place), "{text}: {error}");
@@ -507,7 +515,7 @@ mod tests {
     fn depth_is_bounded() {
         let deep = "[".repeat(1_000_000);
         let error = read(&deep, DType::Float32).expect_err("too deep");
-        assert!(error.contains("more than 64 dimensions"), "{error}");
+        assert!(error.contains("expected at most 64 dimensions"), "{error}");
     }
 
     #[test]
@@ -534,7 +542,7 @@ mod tests {
         let fault = object(r#"{"a": [1, 1000]}"#, dtype).expect_err("1000");
         assert_eq!(
             fault.to_string(),
-            "at `a`, [1]: 1000 is out of the range of int8"
+            "at `a`, [1]: 1000 is out of range for int8"
         );
     }
 }

@@ -1,23 +1,24 @@
-//! How much memory the inputs of one run may take, known before any of it is taken.
+//! The memory budget of a run's inputs, checked before anything is allocated.
 
 use super::InputError;
 use crate::tensor::MAX_BYTES;
 use crate::tensor::limit::{Limit, MemoryLimit, free};
 
-/// What is left to take.
+/// The remaining memory budget.
 #[derive(Debug)]
 pub(super) struct Memory {
     bytes: u64,
     taken: u64,
-    /// The limit that `bytes` are, if they are one and not all that is free.
+    /// The limit behind `bytes`; `None` if it is all free memory.
     limit: Option<Limit>,
 }
 
 impl Memory {
-    /// What the limit allows, and no more than the machine, or the container around the process, can
-    /// give now; at most [`MAX_BYTES`].
+    /// Measures the budget: the limit, but at most the memory that the machine or the process's
+    /// container has free, and at most [`MAX_BYTES`].
     ///
-    /// Of a limit that was chosen `held` bytes are taken already; what is free knows that by itself.
+    /// `held` bytes are already in use and are subtracted from a limit set by the user. Free memory
+    /// already accounts for them.
     pub(super) fn measure(limit: Option<MemoryLimit>, held: u64) -> Self {
         let free = free().unwrap_or(MAX_BYTES).min(MAX_BYTES);
         let limit = limit.and_then(MemoryLimit::now);
@@ -31,12 +32,12 @@ impl Memory {
         }
     }
 
-    /// What is left, in bytes.
+    /// Returns the remaining budget, in bytes.
     pub(super) fn left(&self) -> u64 {
         self.bytes - self.taken
     }
 
-    /// Fails if there are not as many bytes.
+    /// Fails if fewer than `bytes` remain.
     pub(super) fn require(&self, bytes: u64) -> Result<(), InputError> {
         if bytes > self.left() {
             return Err(InputError::Memory {
@@ -48,7 +49,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Takes `bytes`, or says that there are not as many.
+    /// Takes `bytes` from the budget, or fails.
     pub(super) fn take(&mut self, bytes: u64) -> Result<(), InputError> {
         self.require(bytes)?;
         self.taken += bytes;

@@ -1,7 +1,8 @@
-//! Inputs of a run: from what a user writes to tensors that fit the model.
+//! Prepares the inputs of a run: converts the user's options, files and values to tensors that fit
+//! the model.
 //!
-//! Invariant: [`assemble`] gives tensors that [`check`] accepts, and takes no memory before it knows
-//! that dtype and shape fit and that there is enough. Knows no engine and no package.
+//! Invariant: [`check`] accepts the tensors of [`assemble`]. Nothing is allocated before dtype,
+//! shape and available memory are checked. Engines and packages are handled elsewhere.
 
 mod argument;
 mod dims;
@@ -42,73 +43,74 @@ pub use json::{JsonFault, array as json_array};
 pub use steps::{FEED_HELP, Feed, MAX_STEPS, STEP_INPUT_HELP, StepArgs, Steps};
 pub use trial_sizes::{TrialSize, trial_sizes};
 
-/// What `--input` takes, for the command's help.
+/// Help text of `--input`.
 pub const INPUT_HELP: &str = "\
-[NAME|INDEX=]VALUE, repeated. VALUE is a file: .npy; .npz or a JSON object with all inputs by name (an .npz of positional arrays, arr_0, arr_1, …, \
-by their order); \
-.bin, raw little-endian elements; .json, a nested array (a flat one for a fixed shape); .png, .jpg, \
-an image. Or JSON itself: [1,2,3], 5, true. Or zeros, ones, arange, random[:SEED] (floats from -1 to \
-1, integers 0 to 9, 8-bit integers of any value), with a shape if need be: ones@2x3. Without a prefix \
-files go to the inputs in order, a generator to all inputs that have no value and may have any";
+Value of an input, as [NAME|INDEX=]VALUE; repeatable. VALUE is a file: .npy; .npz or a JSON object with \
+all inputs by name (or an .npz with positional arrays, arr_0, arr_1, …); .bin, raw little-endian \
+elements; .json, a nested array (or a flat one for a fixed shape); .png or .jpg, an image. Or it is JSON \
+itself: [1,2,3], 5, true. Or it is a generator: zeros, ones, arange, random[:SEED] (floats from -1 to 1, \
+integers 0 to 9, 8-bit integers of any value), optionally with a shape: ones@2x3. Without a prefix, \
+files go to the inputs in order, and a generator goes to all inputs without a value, except for fixed \
+numbers";
 
-/// What `--dim` takes, for the command's help.
+/// Help text of `--dim`.
 pub const DIM_HELP: &str = "\
-NAME|INDEX=N, repeated: the size of an open dimension, which is else that of a given file, or what \
-follows from others (past + new = total), or the model's upper bound, or 1. NAME is a symbol (batch=4, wherever it stands) or an input's axis (x[0]=4); \
-INDEX counts the distinct open dimensions, shown as -1, from 0 in order of appearance";
+Size of an open dimension, as NAME|INDEX=N; repeatable. The default is the size in a given file, or the \
+size that follows from others (past + new = total), or the model's upper bound, or 1. NAME is a symbol \
+(batch=4, wherever it occurs) or an axis of an input (x[0]=4). INDEX counts the distinct open \
+dimensions, shown as -1, from 0 in order of appearance";
 
-/// What an image becomes, for the command's help.
+/// Help text about image inputs.
 pub const IMAGE_HELP: &str = "\
-Images are turned upright (EXIF), stretched to the input's height and width (bilinear), made grey, RGB \
-or RGBA by the number of channels, and scaled: to 0..1 for floats, then (x - mean) / std; unsigned \
-integers keep 0..255, int8 has -128..127";
+Images are rotated upright (EXIF), stretched to the input's height and width (bilinear), converted to \
+grey, RGB or RGBA by the number of channels, and scaled: to 0..1 for floats, then (x - mean) / std; \
+unsigned integers keep 0..255, int8 has -128..127";
 
-/// Why `--mean` and `--std` are refused.
+/// Reason to reject `--mean` and `--std`.
 const NO_IMAGE: &str = "no input is an image";
 
-/// What the user gave.
+/// The user's arguments for inputs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct InputArgs {
     /// Texts of `--input`, in order: see [`INPUT_HELP`].
     pub inputs: Vec<String>,
     /// Texts of `--dim`, in order: see [`DIM_HELP`].
     pub dims: Vec<String>,
-    /// What is subtracted from an image's values of 0 to 1: nothing, one number, or one a channel.
+    /// Subtracted from an image's values of 0 to 1: empty, one number, or one per channel.
     pub mean: Vec<f32>,
-    /// What the difference is divided by: nothing, one number, or one a channel; never 0.
+    /// Divisor of the difference: empty, one number, or one per channel; never 0.
     pub std: Vec<f32>,
-    /// What inputs without a value get; if `None`, they are an error.
+    /// Generator for inputs without a value; `None` makes them an error.
     pub default: Option<Generator>,
-    /// Most memory that the inputs may take together; without it what is free.
+    /// Memory limit of all inputs together; `None` allows all free memory.
     pub memory: Option<MemoryLimit>,
-    /// Bytes that other inputs take already, which count too.
+    /// Bytes that other inputs already use and that count towards the limit.
     pub held: u64,
-    /// Most pixels of a picture that has more than its input; without it memory is the only limit.
+    /// Maximum number of pixels of an image that is larger than its input; `None` leaves only the
+    /// memory limit.
     pub pixels: Option<u64>,
 }
 
-/// A value that an input has before anything is given.
+/// A value that an input has before the user's values are applied.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Held {
-    /// The tensor; without one zeros are made.
+    /// The tensor; `None` stands for zeros.
     pub tensor: Option<Tensor>,
-    /// Where it comes from, for errors.
+    /// Its source, for error messages.
     pub origin: String,
-    /// Axes that are empty where nothing else says their size.
+    /// Axes that are empty unless their size is known otherwise.
     pub empty: Vec<usize>,
 }
 
-/// Makes the inputs of a run, in the signature's order.
+/// Prepares the inputs of a run, in the signature's order.
 ///
-/// Open dimensions get their sizes from `--dim`, then from files and shapes that were given, then
-/// from `.bin` files and images, and what is still open gets the default: what follows from the others,
-/// the upper bound, else 1.
+/// Open dimensions get their sizes from `--dim`, then from given files and shapes, then from `.bin`
+/// files and images. The rest get defaults: derived sizes, the upper bound, or 1.
 pub fn assemble(signature: &Signature, args: &InputArgs) -> Result<Vec<Tensor>, InputError> {
     assemble_around(signature, args, &[])
 }
 
-/// The same around values that some inputs, by their place, have already: the sizes of those hold for
-/// the others.
+/// Prepares inputs, some of which (by index) already have values. Their sizes apply to the others.
 pub fn assemble_around(
     signature: &Signature,
     args: &InputArgs,
@@ -155,8 +157,8 @@ pub fn assemble_around(
     Ok(tensors)
 }
 
-/// Checks the inputs of a run against the signature: their count, dtypes, ranks, fixed and largest
-/// sizes, and that a symbol is the same size wherever it stands.
+/// Checks the inputs of a run against the signature: their number, dtypes, ranks, fixed and maximum
+/// sizes, and that a symbol has the same size wherever it occurs.
 pub fn check(signature: &Signature, inputs: &[Tensor]) -> Result<(), InputError> {
     if inputs.len() != signature.inputs.len() {
         return Err(InputError::Count {
@@ -172,7 +174,7 @@ pub fn check(signature: &Signature, inputs: &[Tensor]) -> Result<(), InputError>
     Ok(())
 }
 
-/// The inputs that have the layout of a picture.
+/// Returns the inputs that have the layout of an image.
 pub fn picture_inputs(signature: &Signature) -> Vec<usize> {
     let dims = Dims::of(signature);
     let inputs = signature.inputs.iter().enumerate();
@@ -182,7 +184,7 @@ pub fn picture_inputs(signature: &Signature) -> Vec<usize> {
         .collect()
 }
 
-/// Returns the sides of the only picture input of a method, if both are open.
+/// Returns the sides of the only image input of a method, if both are open.
 pub fn open_sides(signature: &Signature) -> Option<OpenSides> {
     let [input] = picture_inputs(signature)[..] else {
         return None;
@@ -190,8 +192,8 @@ pub fn open_sides(signature: &Signature) -> Option<OpenSides> {
     image::open_sides(&Dims::of(signature), input)
 }
 
-/// The tensor of a PNG or JPEG picture for one input, as [`IMAGE_HELP`] says. `args` give `mean` and
-/// `std`; `origin` is what errors call the picture.
+/// Converts a PNG or JPEG image to a tensor for one input, as [`IMAGE_HELP`] describes. `args`
+/// holds `mean` and `std`; `origin` names the image in error messages.
 pub fn picture(
     signature: &Signature,
     input: usize,
@@ -215,22 +217,22 @@ pub fn picture(
 /// An open dimension of a method's inputs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenDim {
-    /// Its symbol, or `input[axis]`: what `--dim` calls it.
+    /// Its name for `--dim`: its symbol, or `input[axis]`.
     pub label: String,
-    /// Its largest size, where the model states one.
+    /// Its largest size, if the model states one.
     pub bound: Option<u64>,
-    /// What the model declares of its sizes.
+    /// The model's declarations of its sizes.
     pub allowed: Vec<Allowed>,
 }
 
 impl OpenDim {
-    /// The largest size that it may have, where there is a bound.
+    /// Returns its largest size, if it is bounded.
     pub fn largest(&self) -> Option<u64> {
         let declared = self.allowed.iter().map(Allowed::largest);
         declared.chain(self.bound).min()
     }
 
-    /// Whether it may have this size.
+    /// Returns whether it accepts this size.
     pub fn takes(&self, size: u64) -> bool {
         let is_within = self.bound.is_none_or(|bound| size <= bound);
         is_within && self.allowed.iter().all(|allowed| allowed.has(size))
@@ -240,13 +242,13 @@ impl OpenDim {
 /// An axis of an input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Axis {
-    /// It has this size.
+    /// A fixed size.
     Fixed(u64),
-    /// It is open; what `--dim` calls it.
+    /// An open dimension, by its name for `--dim`.
     Open(String),
 }
 
-/// The axes of each input, where its rank is known.
+/// Returns the axes of each input; `None` if its rank is unknown.
 pub fn axes(signature: &Signature) -> Vec<Option<Vec<Axis>>> {
     let dims = Dims::of(signature);
     let inputs = (0..signature.inputs.len()).map(|input| {
@@ -259,15 +261,15 @@ pub fn axes(signature: &Signature) -> Vec<Option<Vec<Axis>>> {
     inputs.collect()
 }
 
-/// What the graph of a model suggests for the dimensions that it leaves open; nothing where the model
-/// is no ONNX model.
+/// Returns the sizes that a model's graph suggests for its open dimensions; empty unless it is an
+/// ONNX model.
 pub fn evidence(model: &Path, signature: &Signature) -> Evidence {
     let names = signature.inputs.iter().map(|spec| spec.name.clone());
     let inputs: Vec<_> = names.zip(axes(signature)).collect();
     evidence::of_onnx(model, &inputs)
 }
 
-/// The open dimensions that `args` leave open: none if a value is given that has a shape of its own.
+/// Returns the dimensions that `args` leave open; empty if a given value has a shape of its own.
 pub fn open_dims(signature: &Signature, args: &InputArgs) -> Result<Vec<OpenDim>, InputError> {
     let mut dims = Dims::of(signature);
     for text in &args.dims {
@@ -285,16 +287,16 @@ pub fn open_dims(signature: &Signature, args: &InputArgs) -> Result<Vec<OpenDim>
     Ok(dims.open())
 }
 
-/// Inputs being made.
+/// The inputs while they are being prepared.
 struct Assembly<'s> {
     signature: &'s Signature,
     dims: Dims<'s>,
     memory: Memory,
     scale: image::Scale,
-    /// Most pixels of a picture that has more than its input.
+    /// Maximum number of pixels of an image that is larger than its input.
     pixels: Option<u64>,
     tensors: Vec<Option<Tensor>>,
-    /// Values that there were before.
+    /// Values that inputs have from the start.
     held: &'s [Option<Held>],
 }
 
@@ -303,7 +305,7 @@ impl Assembly<'_> {
         self.held.get(input).and_then(Option::as_ref)
     }
 
-    /// Takes the tensors that there are.
+    /// Takes the tensors that inputs have from the start.
     fn hold(&mut self) -> Result<(), InputError> {
         for input in 0..self.tensors.len() {
             let held = self.held.get(input).and_then(Option::as_ref);
@@ -316,8 +318,8 @@ impl Assembly<'_> {
         Ok(())
     }
 
-    /// Lets what is held and no tensor yet begin with zeros, where nothing else was given; what has only
-    /// one value has that.
+    /// Adds zeros for held inputs without a tensor or another value, and the fixed number for
+    /// inputs that have one.
     fn begun(&self, each: Vec<Option<Given>>) -> Vec<Option<Given>> {
         let each = each.into_iter().enumerate().map(|(input, given)| {
             if given.is_some() || self.tensors[input].is_some() {
@@ -338,7 +340,7 @@ impl Assembly<'_> {
         each.collect()
     }
 
-    /// Fills in the default, or lists the inputs without a value.
+    /// Adds the default, or fails with the inputs that have no value.
     fn with_default(
         &self,
         mut each: Vec<Option<Given>>,
@@ -374,7 +376,7 @@ impl Assembly<'_> {
         Ok(each)
     }
 
-    /// Makes the inputs, those first that say their shape themselves.
+    /// Prepares the inputs, beginning with values that have their own shape.
     fn each(&mut self, each: &[Option<Given>]) -> Result<(), InputError> {
         let some = || {
             let each = each.iter().enumerate();
@@ -421,7 +423,7 @@ impl Assembly<'_> {
         self.generate(plans)
     }
 
-    /// Makes what generators give, after the sum of their sizes was found to be affordable.
+    /// Generates tensors after checking that their total size fits the budget.
     fn generate<'g>(
         &mut self,
         given: impl Iterator<Item = (usize, Generator, &'g Option<Vec<u64>>, &'g String)>,
@@ -453,7 +455,7 @@ impl Assembly<'_> {
         let Some(axes) = self.dims.axes(input) else {
             let help = format!("give the shape, such as `{origin}@2x3`, or a file");
             let place = Place::of(self.signature, input);
-            return Err(place.value(origin, "the model does not say the input's rank", &help));
+            return Err(place.value(origin, "the model does not state the input's rank", &help));
         };
         Ok(axes
             .iter()
@@ -461,12 +463,13 @@ impl Assembly<'_> {
             .collect())
     }
 
-    /// A tensor of JSON, in the input's shape if that is fixed and the elements are as many in a row.
+    /// Parses a tensor from JSON. A flat list takes the input's shape if that is fixed and has as
+    /// many elements.
     fn json(&self, input: usize, text: &str, origin: &str) -> Result<Tensor, InputError> {
         let dtype = self.signature.inputs[input].dtype;
         self.memory.require(json::most_bytes(text, dtype))?;
         let tensor = json::array(text, dtype);
-        let help = "give nested arrays of numbers, as many in each row";
+        let help = "give nested arrays of numbers, with rows of equal length";
         let tensor =
             tensor.map_err(|fault| Place::of(self.signature, input).value(origin, fault, help))?;
         Ok(self.unflattened(input, tensor))
@@ -482,7 +485,7 @@ impl Assembly<'_> {
                 if tensor.shape().len() <= 1
                     && byte_size(tensor.dtype(), &shape) == Ok(tensor.bytes().len() as u64) =>
             {
-                tensor.reshaped(shape).expect("it has as many elements")
+                tensor.reshaped(shape).expect("the shape has the same size")
             }
             _ => tensor,
         }
@@ -494,7 +497,7 @@ impl Assembly<'_> {
             let input = signature.inputs.iter().find(|input| input.name == key);
             input
                 .map(|input| input.dtype)
-                .ok_or_else(|| format!("there is no input `{key}`; {}", error::names(signature)))
+                .ok_or_else(|| format!("unknown input `{key}`; {}", error::names(signature)))
         };
         let largest = signature.inputs.iter().map(|input| input.dtype);
         let largest = largest.max_by_key(|dtype| dtype.size());
@@ -524,7 +527,7 @@ impl Assembly<'_> {
                 "its keys must be the names of all inputs; {}",
                 error::names(self.signature)
             );
-            Err(place.value(origin, "there is no array of this name", &help))
+            Err(place.value(origin, "no array has this name", &help))
         })
     }
 
@@ -536,7 +539,7 @@ impl Assembly<'_> {
         Ok(())
     }
 
-    /// The error of a value that cannot be made.
+    /// Creates the error of a value that cannot be converted.
     fn value(&self, input: usize, origin: &str, reason: impl std::fmt::Display) -> InputError {
         let help = "give another value, or smaller sizes with `--dim`";
         Place::of(self.signature, input).value(origin, reason, help)

@@ -1,25 +1,26 @@
-//! Sums of dimensions that are 0, and the sizes that follow from them.
+//! Linear relations between dimensions (sums that are 0), and the sizes that follow from them.
 //!
-//! Invariant: a size follows only where all others of a sum are known and it is a size, within its bound.
-//! Dimensions are numbers here.
+//! Invariant: a size is derived only if all other sizes of a sum are known, and only if it is valid
+//! and within its bound. Dimensions are represented by indices.
 
 use std::collections::BTreeSet;
 
 use super::expression;
 
-/// Multiples of dimensions and a number, whose sum is 0; the last is what the others define.
+/// Multiples of dimensions plus a constant, whose sum is 0. The last dimension is the one that the
+/// others define.
 #[derive(Debug, Clone)]
 struct Relation {
     terms: Vec<(usize, i64)>,
     constant: i64,
 }
 
-/// All that is known of how dimensions hang together.
+/// All relations between dimensions.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Relations(Vec<Relation>);
 
 impl Relations {
-    /// What the symbols of dimensions say, by their places in the list.
+    /// Derives relations from the symbols of dimensions; dimensions are indices into the list.
     pub(super) fn of(labels: &[&str]) -> Self {
         let symbols: BTreeSet<&str> = labels.iter().copied().collect();
         let place = |label: &str| {
@@ -37,31 +38,33 @@ impl Relations {
         Self::new(definitions.map(sum).collect())
     }
 
-    /// Sums that are 0: multiples of dimensions, the last what the others define, and a number.
+    /// Creates relations from sums that are 0: multiples of dimensions, the defined one last, and a
+    /// constant.
     pub(super) fn new(sums: Vec<(Vec<(usize, i64)>, i64)>) -> Self {
         let sums = sums.into_iter();
         let relations = sums.map(|(terms, constant)| Relation { terms, constant });
         Self(relations.collect())
     }
 
-    /// Whether there are none.
+    /// Returns whether the list is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether others define a dimension.
+    /// Returns whether other dimensions define this one.
     pub(super) fn define(&self, dim: usize) -> bool {
         let mut wholes = self.0.iter().filter_map(|relation| relation.terms.last());
         wholes.any(|(whole, _)| *whole == dim)
     }
 
-    /// Whether a dimension has to do with others.
+    /// Returns whether a dimension occurs in a relation.
     pub(super) fn involve(&self, dim: usize) -> bool {
         let mut terms = self.0.iter().flat_map(|relation| &relation.terms);
         terms.any(|(term, _)| *term == dim)
     }
 
-    /// These sizes, and those that follow from them; `bound` tells the largest size of a dimension.
+    /// Returns these sizes with those that follow from them; `bound` returns the largest size of a
+    /// dimension.
     pub(super) fn follow(
         &self,
         mut sizes: Vec<Option<u64>>,
@@ -82,7 +85,7 @@ impl Relations {
 }
 
 impl Relation {
-    /// The one dimension without a size, and its size, if there is one and that is a size.
+    /// Returns the only dimension without a size and its derived size, if that is valid.
     fn solve(&self, sizes: &[Option<u64>]) -> Option<(usize, u64)> {
         let mut open = self.terms.iter().filter(|(dim, _)| sizes[*dim].is_none());
         let (Some((dim, factor)), None) = (open.next(), open.next()) else {
@@ -152,7 +155,7 @@ mod tests {
             (&[(1, 5)], [1, 5, 4]),
             (&[(1, 5), (0, 2)], [2, 5, 3]),
             (&[(2, 7), (0, 2)], [2, 9, 7]),
-            // No size fits: each keeps what it was given.
+            // No size fits, so each keeps the given one.
             (&[(1, 2), (0, 3)], [3, 2, 1]),
         ] {
             let mut dims = Dims::of(&signature);
@@ -171,7 +174,7 @@ mod tests {
         dims.set("sequence_length=3").expect("it is open");
         dims.empty(2, 0).expect("it is open");
         assert_eq!(all(&dims), [3, 3, 0]);
-        // What was given counts, whatever seemed to follow.
+        // A given size overrides a derived one.
         dims.fit(1, DType::Float32, &[4], "mask.npy")
             .expect("it was only derived");
         assert_eq!(all(&dims), [3, 4, 0]);

@@ -1,6 +1,6 @@
-//! One dimension that a model leaves open: what bounds it, and the size it got.
+//! One open dimension of a model: its limits and its size.
 //!
-//! Invariant: what several axes declare of a shared dimension holds all together.
+//! Invariant: the declarations of all axes that share a dimension apply together.
 
 use crate::model::Allowed;
 
@@ -11,27 +11,27 @@ pub(super) struct Slot {
     pub(super) label: String,
     /// Largest size.
     pub(super) bound: Option<u64>,
-    /// What each axis that shares it declares of its sizes.
+    /// The declared sizes of each axis that shares it.
     pub(super) allowed: Vec<Allowed>,
-    /// The axis that it is of, the first of them.
+    /// The first axis that has it.
     pub(super) axis: usize,
-    /// Whether it is shown as -1 and has a number for `--dim`.
+    /// True if it is shown as -1 and has an index for `--dim`.
     pub(super) listed: bool,
-    /// Its size and what gave it.
+    /// Its size and the source of the size.
     pub(super) size: Option<(u64, String)>,
-    /// Whether its size only follows from those of others.
+    /// True if its size only follows from those of others.
     pub(super) derived: bool,
 }
 
 impl Slot {
-    /// The largest size that is declared, else the upper bound, else 1.
+    /// Returns the largest declared size, or else the upper bound, or else 1.
     pub(super) fn default_size(&self) -> u64 {
         let bound = self.bound.unwrap_or(1);
         let most = self.allowed.iter().map(Allowed::largest).min();
         most.map_or(bound, |most| most.min(bound))
     }
 
-    /// What is declared of it, if this is none of its sizes.
+    /// Returns the declaration that excludes this size, if any.
     pub(super) fn refusal(&self, size: u64) -> Option<&Allowed> {
         self.allowed.iter().find(|allowed| !allowed.has(size))
     }

@@ -1,8 +1,9 @@
-//! Inputs of several runs of one session, in which outputs of one are inputs of the next.
+//! Inputs of several steps (runs) of one session, where outputs of one step are fed into inputs of
+//! the next.
 //!
-//! Invariant: the inputs of every step fit the signature; what is fed comes from the step just before,
-//! and begins as what was given, else as zeros, empty where it grows. Holds the values of all steps that
-//! were given, and no output.
+//! Invariant: the inputs of every step fit the signature. A fed input takes the output of the
+//! previous step. In the first step it takes the given value, or else zeros, with an empty growing
+//! axis. Memory holds the given values of all steps, and no outputs.
 
 use std::collections::BTreeSet;
 
@@ -16,27 +17,27 @@ use crate::model::Dim;
 use crate::tensor::limit::MemoryLimit;
 use crate::tensor::{Signature, Tensor, TensorSpec};
 
-/// Most steps.
+/// Maximum number of steps.
 pub const MAX_STEPS: u32 = 100_000;
 
 const STEPS: &str = "--steps";
 const STEP_INPUT: &str = "--step-input";
 const FEED: &str = "--feed";
 
-/// What `--step-input` takes, for the command's help.
+/// Help text of `--step-input`.
 pub const STEP_INPUT_HELP: &str = "\
-[NAME|INDEX=]VALUE, repeated: an input's values for all steps, the steps outermost: a .npy or .bin file \
-whose first dimension they are, or a JSON list (or .json file) with a value for each, which may differ in \
-shape: tokens=[[[5,8,13]],[[21]],[[34]]]";
+Values of an input for all steps, as [NAME|INDEX=]VALUE; repeatable. VALUE is a .npy or .bin file whose \
+first dimension is the steps, or a JSON list (or .json file) with a value for each step. Values in a list \
+may differ in shape: tokens=[[[5,8,13]],[[21]],[[34]]]";
 
-/// What `--feed` takes, for the command's help.
+/// Help text of `--feed`.
 pub const FEED_HELP: &str = "\
-OUTPUT=INPUT, repeated: an output that is this input in the next step. Without it those of the usual \
-names are: present.N.key and past_key_values.N.key, h_out and h_in, new_state and state, …; `none` feeds \
-nothing";
+Feed an output into an input of the next step, as OUTPUT=INPUT; repeatable. The default is to match \
+conventional names: present.N.key and past_key_values.N.key, h_out and h_in, new_state and state, …; \
+`none` feeds nothing";
 
-/// Names that exporters give to what a model keeps outside itself: the output's beginning and end, the
-/// input's beginning and end around the same middle.
+/// Conventional names of a model's external state. Each row holds prefix and suffix of the output,
+/// and prefix and suffix of the input; the middle is the same.
 const USUAL: [[&str; 4]; 17] = [
     ["present.", "", "past_key_values.", ""],
     ["present_key_values.", "", "past_key_values.", ""],
@@ -57,10 +58,10 @@ const USUAL: [[&str; 4]; 17] = [
     ["c", "n", "c", ""],
 ];
 
-/// What the user gave for steps.
+/// The user's arguments for steps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StepArgs {
-    /// How many.
+    /// Number of steps.
     pub count: Option<u32>,
     /// Texts of `--step-input`: see [`STEP_INPUT_HELP`].
     pub values: Vec<String>,
@@ -68,12 +69,12 @@ pub struct StepArgs {
     pub feeds: Vec<String>,
 }
 
-/// An output that is an input of the next step.
+/// An output that is fed into an input of the next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Feed {
-    /// The output's place.
+    /// Index of the output.
     pub output: usize,
-    /// The input's place.
+    /// Index of the input.
     pub input: usize,
 }
 
@@ -81,7 +82,7 @@ pub struct Feed {
 #[derive(Debug)]
 pub struct Steps<'s> {
     signature: &'s Signature,
-    /// The arguments of the first step, and those of the others, which have nothing for what is fed.
+    /// The arguments of the first step, and those of later ones, without values for fed inputs.
     first: InputArgs,
     later: InputArgs,
     /// Inputs that the arguments name.
@@ -92,7 +93,7 @@ pub struct Steps<'s> {
 }
 
 impl<'s> Steps<'s> {
-    /// Reads what was given.
+    /// Parses the arguments.
     pub fn of(
         signature: &'s Signature,
         args: &InputArgs,
@@ -109,7 +110,7 @@ impl<'s> Steps<'s> {
                 return Err(refused(
                     STEP_INPUT,
                     text,
-                    "the input has values already",
+                    "the input already has values",
                     "give them once",
                 ));
             }
@@ -147,17 +148,18 @@ impl<'s> Steps<'s> {
         })
     }
 
-    /// How many steps there are.
+    /// Returns the number of steps.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// What is fed.
+    /// Returns the fed outputs and inputs.
     pub fn feeds(&self) -> &[Feed] {
         &self.feeds
     }
 
-    /// The inputs of a step, from 0; `before` is what the one before it gave.
+    /// Returns the inputs of a step, counted from 0; `before` holds the outputs of the previous
+    /// step.
     pub fn inputs(
         &self,
         step: usize,
@@ -167,7 +169,7 @@ impl<'s> Steps<'s> {
         for (input, tensors) in &self.values {
             held[*input] = Some(Held {
                 tensor: tensors.get(step).cloned(),
-                origin: format!("its value of step {}", step + 1),
+                origin: format!("its value for step {}", step + 1),
                 empty: Vec::new(),
             });
         }
@@ -176,13 +178,13 @@ impl<'s> Steps<'s> {
             held[feed.input] = match before {
                 Some(outputs) => Some(Held {
                     tensor: outputs.get(feed.output).cloned(),
-                    origin: format!("output `{name}` of the step before"),
+                    origin: format!("output `{name}` of the previous step"),
                     empty: Vec::new(),
                 }),
                 None if self.named.contains(&feed.input) => None,
                 None => Some(Held {
                     tensor: None,
-                    origin: "the beginning of what is fed".to_owned(),
+                    origin: "the initial value of the fed input".to_owned(),
                     empty: self.growing(*feed),
                 }),
             };
@@ -195,8 +197,8 @@ impl<'s> Steps<'s> {
         assemble_around(self.signature, args, &held)
     }
 
-    /// The axes of a fed input that grow: they are open, no other input has their size, and the output's
-    /// is another.
+    /// Returns the growing axes of a fed input: they are open, no other input shares their size,
+    /// and the output's size differs.
     fn growing(&self, feed: Feed) -> Vec<usize> {
         let input = self.signature.inputs[feed.input].dims.iter().flatten();
         let output = self.signature.outputs[feed.output].dims.as_deref();
@@ -223,7 +225,7 @@ impl<'s> Steps<'s> {
     }
 }
 
-/// How many steps there are, by all that says so.
+/// Determines the number of steps from all arguments.
 fn count(
     signature: &Signature,
     wanted: Option<u32>,
@@ -234,8 +236,8 @@ fn count(
         let name = &signature.inputs[*input].name;
         match &count {
             Some((known, by)) if *known != tensors.len() => {
-                let reason = format!("there are {} steps, and {by} says {known}", tensors.len());
-                let help = "give as many values of each, or leave --steps out";
+                let reason = format!("there are {} steps, but {by} gives {known}", tensors.len());
+                let help = "give each the same number of values, or omit --steps";
                 return Err(refused(STEP_INPUT, name, &reason, help));
             }
             _ => count = Some((tensors.len(), format!("{STEP_INPUT} of `{name}`"))),
@@ -245,20 +247,20 @@ fn count(
         Some((0, by)) => Err(refused(
             STEP_INPUT,
             &by,
-            "there are no steps",
-            "give one at least",
+            "the list has no steps",
+            "give at least one",
         )),
         Some((count, _)) => Ok(count),
         None => Err(refused(
             FEED,
             "",
-            "nothing says how many steps there are",
+            "the number of steps is unknown",
             "add --steps N",
         )),
     }
 }
 
-/// Which outputs are inputs of the next step.
+/// Determines which outputs are fed into which inputs.
 fn feeds(signature: &Signature, texts: &[String]) -> Result<Vec<Feed>, InputError> {
     match texts {
         [] => return Ok(usual(signature)),
@@ -290,18 +292,13 @@ fn feeds(signature: &Signature, texts: &[String]) -> Result<Vec<Feed>, InputErro
             })
         });
         let Some(feed) = feed else {
-            return Err(refused(
-                FEED,
-                text,
-                "there is no such output and input",
-                &help(),
-            ));
+            return Err(refused(FEED, text, "unknown output or input", &help()));
         };
         if feeds.iter().any(|known| known.input == feed.input) {
             return Err(refused(
                 FEED,
                 text,
-                "the input is fed already",
+                "the input is already fed",
                 "feed it once",
             ));
         }
@@ -310,15 +307,20 @@ fn feeds(signature: &Signature, texts: &[String]) -> Result<Vec<Feed>, InputErro
             &signature.inputs[feed.input],
         );
         if !may_feed(output, input) {
-            let reason = format!("the output is {output} and the input is {input}");
-            return Err(refused(FEED, text, &reason, "feed what fits"));
+            let reason = format!("the output is {output}, but the input is {input}");
+            return Err(refused(
+                FEED,
+                text,
+                &reason,
+                "feed an output that fits the input",
+            ));
         }
         feeds.push(feed);
     }
     Ok(feeds)
 }
 
-/// Feeds by the usual names.
+/// Finds feeds by conventional names.
 fn usual(signature: &Signature) -> Vec<Feed> {
     let mut feeds: Vec<Feed> = Vec::new();
     for (output, spec) in signature.outputs.iter().enumerate() {
@@ -339,7 +341,7 @@ fn usual(signature: &Signature) -> Vec<Feed> {
     feeds
 }
 
-/// Whether an output can be an input, as far as their dtypes and dimensions tell.
+/// Returns whether dtypes and dimensions allow an output to be fed into an input.
 fn may_feed(output: &TensorSpec, input: &TensorSpec) -> bool {
     let (Some(from), Some(to)) = (&output.dims, &input.dims) else {
         return output.dtype == input.dtype;
@@ -348,8 +350,7 @@ fn may_feed(output: &TensorSpec, input: &TensorSpec) -> bool {
     output.dtype == input.dtype && from.len() == to.len() && !from.iter().zip(to).any(differ)
 }
 
-/// The values that a text gives an input, one a step.
-/// What the values of all steps may take together, and take by now.
+/// The memory limit for the values of all steps, and the amount used so far.
 struct Budget {
     limit: Option<MemoryLimit>,
     held: u64,
@@ -376,19 +377,19 @@ fn values_of_steps(
     let each = match values {
         Values::Each(each) => each,
         Values::All(_) => {
-            let reason = "an archive or an object is for all inputs";
+            let reason = "an archive or an object holds all inputs";
             return Err(refused(
                 STEP_INPUT,
                 text,
                 reason,
-                "give the steps of each input by itself",
+                "give the steps of each input separately",
             ));
         }
     };
     let mut given = each.into_iter().enumerate();
     let mut given = { &mut given }.filter_map(|(input, given)| Some((input, given?)));
     let (Some((input, given)), None) = (given.next(), given.next()) else {
-        let reason = "it is for one input, and it does not say for which";
+        let reason = "it does not name its input";
         return Err(refused(
             STEP_INPUT,
             text,
@@ -416,7 +417,7 @@ fn of_json(
         let help = "write a list with a value for each step: [[1, 2], [3]]";
         return Err(Place::of(signature, input).value(
             &given.origin,
-            "it is no list of steps",
+            "expected a list of steps",
             help,
         ));
     };
@@ -431,7 +432,7 @@ fn of_json(
     elements.collect()
 }
 
-/// The elements of a JSON list; `None` if it is none.
+/// Splits a JSON list into its elements; `None` if the text is not a list.
 fn elements(json: &str) -> Option<Vec<&str>> {
     let inner = json.trim().strip_prefix('[')?.strip_suffix(']')?;
     let (mut elements, mut start, mut depth) = (Vec::new(), 0, 0_usize);
@@ -460,7 +461,7 @@ fn elements(json: &str) -> Option<Vec<&str>> {
     Some(elements)
 }
 
-/// An array whose first dimension is the steps.
+/// Splits an array along its first dimension into steps.
 fn of_array(
     signature: &Signature,
     spec: &TensorSpec,
@@ -478,12 +479,12 @@ fn of_array(
     }
     let tensor = alone(signature, stepped, given, budget)?;
     let Some((count, shape)) = tensor.shape().split_first() else {
-        let reason = "it has no dimension of steps";
+        let reason = "it has no dimension for steps";
         return Err(refused(
             STEP_INPUT,
             &spec.name,
             reason,
-            "put the steps first",
+            "make the steps the first dimension",
         ));
     };
     check_count(*count)?;
@@ -491,7 +492,7 @@ fn of_array(
     let size = tensor.bytes().len() / count.max(1);
     let rows = (0..count).map(|step| {
         let bytes = tensor.bytes()[step * size..(step + 1) * size].to_vec();
-        Tensor::new(spec.dtype, shape.to_vec(), bytes).expect("it is a whole row")
+        Tensor::new(spec.dtype, shape.to_vec(), bytes).expect("the slice is a whole row")
     });
     Ok(rows.collect())
 }
@@ -500,11 +501,11 @@ fn check_count(count: u64) -> Result<(), InputError> {
     if count <= u64::from(MAX_STEPS) {
         return Ok(());
     }
-    let reason = format!("{count} steps are more than {MAX_STEPS}");
-    Err(refused(STEP_INPUT, "", &reason, "give fewer"))
+    let reason = format!("too many steps: expected at most {MAX_STEPS}, got {count}");
+    Err(refused(STEP_INPUT, "", &reason, "give fewer steps"))
 }
 
-/// The tensor of one value for one input.
+/// Builds the tensor of one value for one input.
 fn alone(
     signature: &Signature,
     spec: TensorSpec,
@@ -527,7 +528,7 @@ fn alone(
     };
     assembly.each(&[Some(given)])?;
     let tensor = assembly.tensors.remove(0);
-    let tensor = tensor.expect("the one value makes the one tensor");
+    let tensor = tensor.expect("one value yields one tensor");
     budget.held = budget.held.saturating_add(tensor.bytes().len() as u64);
     Ok(tensor)
 }

@@ -1,7 +1,7 @@
-//! Sizes for open dimensions that a model may take where the usual one, 1, is none: those that its graph
-//! suggests, then common ones.
+//! Proposes sizes for open dimensions of models that fail with the default size 1: those that the
+//! graph suggests, then common ones.
 //!
-//! Invariant: a size is only proposed; the caller finds out by running the model.
+//! Invariant: a size is only a proposal; the caller verifies it by running the model.
 
 use std::path::Path;
 
@@ -18,18 +18,19 @@ pub struct TrialSize {
     pub label: String,
     /// The proposed size.
     pub size: u64,
-    /// What in the graph suggests it.
+    /// The evidence in the graph, if any.
     pub why: Option<String>,
 }
 
-/// Returns sizes for the `open` dimensions of a method of the model at `model`, likeliest first. The
-/// combination of ones is left out.
+/// Returns sizes for the `open` dimensions of a method of the model at `model`, most likely first.
+/// The combination of all ones is left out.
 pub fn trial_sizes(model: &Path, signature: &Signature, open: &[OpenDim]) -> Vec<Vec<TrialSize>> {
     let evidence = evidence(model, signature);
     ordered(open, &evidence, &leading(signature, open))
 }
 
-/// The open dimensions that come first in an input of several: batches, most likely.
+/// Marks the open dimensions that lead an input of several dimensions, which are most likely
+/// batches.
 fn leading(signature: &Signature, open: &[OpenDim]) -> Vec<bool> {
     let axes = axes(signature);
     let comes_first = |dim: &OpenDim| {
@@ -39,7 +40,7 @@ fn leading(signature: &Signature, open: &[OpenDim]) -> Vec<bool> {
     open.iter().map(comes_first).collect()
 }
 
-/// Sizes for all open dimensions, likeliest first.
+/// Returns combinations of sizes for all open dimensions, most likely first.
 fn ordered(open: &[OpenDim], evidence: &Evidence, leading: &[bool]) -> Vec<Vec<TrialSize>> {
     let mut trials: Vec<Vec<TrialSize>> = Vec::new();
     let rounds = std::iter::once(None).chain(LADDER.map(Some));
@@ -54,7 +55,7 @@ fn ordered(open: &[OpenDim], evidence: &Evidence, leading: &[bool]) -> Vec<Vec<T
         });
         trials.push(choices.collect());
     }
-    // Last of all, a first dimension that is no batch.
+    // Last, try leading dimensions that are not batches.
     let all = open.iter().map(|dim| {
         let (size, why) = size_of(dim, evidence, Some(LADDER[0]));
         TrialSize {
@@ -75,7 +76,8 @@ fn ordered(open: &[OpenDim], evidence: &Evidence, leading: &[bool]) -> Vec<Vec<T
     trials
 }
 
-/// What the graph suggests for a dimension, else a common size that its strides divide.
+/// Returns the size that the graph suggests for a dimension, or else a common size that is a
+/// multiple of its strides.
 fn size_of(dim: &OpenDim, evidence: &Evidence, common: Option<u64>) -> (u64, Option<String>) {
     let why = |found: &Suggestion| Some(found.why.clone());
     if let Some(exact) = evidence.exact.get(&dim.label) {

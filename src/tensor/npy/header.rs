@@ -1,51 +1,52 @@
-//! The header of a `.npy` file: magic, version, length, and a Python dictionary of three entries.
+//! Parses and writes the header of a `.npy` file: magic, version, length, and a Python dictionary
+//! of three entries.
 //!
-//! Invariant: only the dictionary that NumPy writes is read, in any order and spacing; nothing is
-//! evaluated. A [`Header`] of more than [`MAX_RANK`] dimensions or [`MAX_HEADER`] bytes does not exist.
+//! Invariant: only the dictionary that NumPy writes is accepted, in any order and spacing; nothing
+//! is evaluated. A [`Header`] never has more than [`MAX_RANK`] dimensions or [`MAX_HEADER`] bytes.
 
 use std::io::Read;
 
 use super::super::DType;
 use super::{MAGIC, NpyError};
 
-/// Longest header that is read, in bytes.
+/// Maximum size of a header, in bytes.
 pub const MAX_HEADER: u64 = 64 << 10;
 
-/// Most dimensions that are read: NumPy's own limit.
+/// Maximum number of dimensions, which is NumPy's own limit.
 pub const MAX_RANK: usize = 64;
 
-/// Digits that NumPy leaves room for, so that the first size can grow in place.
+/// Number of digits that NumPy reserves, so that the first size can grow in place.
 const GROWTH_DIGITS: usize = 21;
 
-/// The whole header's size is a multiple of this.
+/// The total size of a header is a multiple of this, in bytes.
 const ALIGNMENT: usize = 64;
 
-/// What a header says of the data.
+/// A parsed header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     /// Type of the elements.
     pub element: Element,
-    /// Whether elements of several bytes have the most significant one first.
+    /// True if the elements are big-endian.
     pub big_endian: bool,
-    /// Whether the first axis varies fastest.
+    /// True if the first axis varies fastest (column-major).
     pub fortran_order: bool,
     /// Sizes, outermost dimension first.
     pub shape: Vec<u64>,
-    /// Bytes before the data.
+    /// Number of bytes before the data.
     pub size: u64,
 }
 
 /// Type of the elements in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Element {
-    /// One that NumPy knows.
+    /// A type that NumPy supports.
     Of(DType),
-    /// Two bytes without a type: how NumPy stores bfloat16.
+    /// Two bytes without a type, as which NumPy stores bfloat16.
     TwoBytes,
 }
 
 impl Header {
-    /// Reads the header; the reader then stands at the data.
+    /// Reads the header, and leaves the reader at the data.
     pub fn read(reader: &mut dyn Read) -> Result<Self, NpyError> {
         let magic: [u8; 6] = array(reader).map_err(|_| NpyError::NotNpy)?;
         if magic != *MAGIC {
@@ -73,7 +74,7 @@ impl Header {
         Ok(header)
     }
 
-    /// The dtype of the tensor that the data is; two bytes without a type are bfloat16.
+    /// Returns the dtype of the data's tensor; two bytes without a type are bfloat16.
     pub fn dtype(&self) -> DType {
         match self.element {
             Element::Of(dtype) => dtype,
@@ -93,7 +94,7 @@ fn array<const N: usize>(reader: &mut dyn Read) -> Result<[u8; N], NpyError> {
     }
 }
 
-/// Everything before the data, as `numpy.save` writes it.
+/// Returns everything before the data, as `numpy.save` writes it.
 pub(super) fn text(dtype: DType, shape: &[u64]) -> Vec<u8> {
     let sizes: Vec<String> = shape.iter().map(u64::to_string).collect();
     let tuple = match &sizes[..] {
@@ -109,7 +110,7 @@ pub(super) fn text(dtype: DType, shape: &[u64]) -> Vec<u8> {
         dictionary.extend(std::iter::repeat_n(' ', room));
     }
     let mut bytes = MAGIC.to_vec();
-    // Version 1.0 counts the text in two bytes, 2.0 in four.
+    // Version 1.0 stores the length in two bytes, 2.0 in four.
     let padded = |fixed: usize| {
         let used = fixed + dictionary.len() + 1;
         dictionary.len() + 1 + ALIGNMENT - used % ALIGNMENT
@@ -119,7 +120,7 @@ pub(super) fn text(dtype: DType, shape: &[u64]) -> Vec<u8> {
         bytes.extend(length.to_le_bytes());
         (usize::from(length), 10)
     } else {
-        let length = u32::try_from(padded(12)).expect("no shape is written in 4 GiB");
+        let length = u32::try_from(padded(12)).expect("a header is smaller than 4 GiB");
         bytes.extend([2, 0]);
         bytes.extend(length.to_le_bytes());
         (padded(12), 12)
@@ -130,7 +131,7 @@ pub(super) fn text(dtype: DType, shape: &[u64]) -> Vec<u8> {
     bytes
 }
 
-/// The dtype as NumPy writes it.
+/// Returns the dtype as NumPy writes it.
 fn descr(dtype: DType) -> &'static str {
     match dtype {
         DType::Bool => "|b1",
@@ -148,7 +149,7 @@ fn descr(dtype: DType) -> &'static str {
     }
 }
 
-/// The element type of a `descr`, and whether it is big endian.
+/// Parses the element type of a `descr`, and whether it is big-endian.
 fn element(descr: &str) -> Result<(Element, bool), NpyError> {
     let order = descr.chars().next();
     let big_endian = order == Some('>');
@@ -161,7 +162,7 @@ fn element(descr: &str) -> Result<(Element, bool), NpyError> {
         "i1" => Some(Element::Of(DType::Int8)),
         "u1" => Some(Element::Of(DType::Uint8)),
         "V2" => Some(Element::TwoBytes),
-        // More than one byte: without an order they cannot be read.
+        // Elements of several bytes cannot be read without a byte order.
         _ if !matches!(order, Some('<' | '>')) => None,
         "i2" => Some(Element::Of(DType::Int16)),
         "i4" => Some(Element::Of(DType::Int32)),
@@ -185,9 +186,9 @@ fn unsupported(descr: &str, kind: Option<char>) -> NpyError {
     let (what, help) = match kind {
         Some('O') => (
             "pickled Python objects",
-            "they are never loaded; save an array of numbers",
+            "they are not supported; save an array of numbers",
         ),
-        Some('S' | 'a' | 'U' | 'T') => ("text", "save the numbers that the model takes"),
+        Some('S' | 'a' | 'U' | 'T') => ("text", "save the numbers that the model expects"),
         Some('c') => ("complex numbers", numbers),
         Some('M' | 'm') => ("dates or durations", numbers),
         Some('f' | 'g') => ("floats of another size", numbers),
@@ -205,7 +206,7 @@ fn unsupported(descr: &str, kind: Option<char>) -> NpyError {
     }
 }
 
-/// A strict reader of the one dictionary.
+/// A strict parser of the header's dictionary.
 struct Literal<'a> {
     text: &'a [u8],
     at: usize,
@@ -223,10 +224,10 @@ impl Literal<'_> {
                 "descr" => descr.replace(self.descr()?).is_some(),
                 "fortran_order" => order.replace(self.boolean()?).is_some(),
                 "shape" => shape.replace(self.shape()?).is_some(),
-                _ => return self.fault(at, "a key other than descr, fortran_order and shape"),
+                _ => return self.fault(at, "expected descr, fortran_order or shape"),
             };
             if repeated {
-                return self.fault(at, "a key stands there for the second time");
+                return self.fault(at, "duplicate key");
             }
             if !self.accept(b',') {
                 self.expect(b'}')?;
@@ -235,7 +236,7 @@ impl Literal<'_> {
         }
         self.skip_space();
         if self.at < self.text.len() {
-            return self.fault(self.at, "something follows the dictionary");
+            return self.fault(self.at, "expected the end after the dictionary");
         }
         let (Some((element, big_endian)), Some(fortran_order), Some(shape)) = (descr, order, shape)
         else {
@@ -267,7 +268,7 @@ impl Literal<'_> {
                 return Ok(value);
             }
         }
-        self.fault(self.at, "`True` or `False` belongs there")
+        self.fault(self.at, "expected `True` or `False`")
     }
 
     fn shape(&mut self) -> Result<Vec<u64>, NpyError> {
@@ -275,12 +276,12 @@ impl Literal<'_> {
         self.expect(b'(')?;
         while !self.accept(b')') {
             if shape.len() == MAX_RANK {
-                return self.fault(self.at, "more than 64 dimensions");
+                return self.fault(self.at, "expected at most 64 dimensions");
             }
             shape.push(self.size()?);
             if !self.accept(b',') {
                 if shape.len() == 1 {
-                    return self.fault(self.at, "a tuple of one size ends with a comma");
+                    return self.fault(self.at, "expected a comma after the only size");
                 }
                 self.expect(b')')?;
                 break;
@@ -299,13 +300,13 @@ impl Literal<'_> {
                 .checked_mul(10)
                 .and_then(|size| size.checked_add(digit))
             else {
-                return self.fault(start, "a size of more than 64 bits");
+                return self.fault(start, "expected a size of at most 64 bits");
             };
             size = longer;
             self.at += 1;
         }
         if self.at == start {
-            return self.fault(start, "a size of 0 or more belongs there");
+            return self.fault(start, "expected a size of 0 or more");
         }
         // Python 2 wrote long integers as `3L`.
         if self.peek() == Some(b'L') {
@@ -318,14 +319,14 @@ impl Literal<'_> {
         self.skip_space();
         let start = self.at;
         let Some(quote @ (b'\'' | b'"')) = self.peek() else {
-            return self.fault(start, "a string belongs there");
+            return self.fault(start, "expected a string");
         };
         let rest = &self.text[start + 1..];
         let Some(length) = rest.iter().position(|byte| *byte == quote) else {
-            return self.fault(start, "the string does not end");
+            return self.fault(start, "unterminated string");
         };
         if rest[..length].contains(&b'\\') {
-            return self.fault(start, "no string there has a `\\`");
+            return self.fault(start, "unexpected `\\` in a string");
         }
         self.at = start + length + 2;
         match std::str::from_utf8(&rest[..length]) {
@@ -338,7 +339,7 @@ impl Literal<'_> {
         if self.accept(byte) {
             return Ok(());
         }
-        self.fault(self.at, &format!("`{}` belongs there", char::from(byte)))
+        self.fault(self.at, &format!("expected `{}`", char::from(byte)))
     }
 
     fn accept(&mut self, byte: u8) -> bool {
@@ -358,10 +359,7 @@ impl Literal<'_> {
         self.text.get(self.at).copied()
     }
 
-    #[expect(
-        clippy::unused_self,
-        reason = "reads as what it is: a fault of this text"
-    )]
+    #[expect(clippy::unused_self, reason = "the callers read better with a method")]
     fn fault<T>(&self, at: usize, reason: &str) -> Result<T, NpyError> {
         Err(NpyError::Header {
             at,

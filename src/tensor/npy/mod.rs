@@ -1,8 +1,8 @@
-//! NumPy's `.npy` files, versions 1.0, 2.0 and 3.0, read and written.
+//! Reads and writes NumPy's `.npy` files, versions 1.0, 2.0 and 3.0.
 //!
-//! Our own reader because a file may be hostile: the published crate multiplies the sizes of a shape
-//! unchecked and allocates as many bytes as a header claims to have. Invariant: nothing is allocated
-//! on the word of a file alone, and a file gives exactly the tensor it describes or an error.
+//! This parser exists because files may be hostile: the published crate multiplies the sizes of a
+//! shape unchecked, and allocates as many bytes as a header claims. Invariant: nothing is allocated
+//! only because a file claims it. A file yields exactly the tensor that it describes, or an error.
 //! The format: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>.
 
 mod header;
@@ -13,90 +13,90 @@ use super::{DType, Tensor, TensorError, byte_size};
 
 pub use header::{Element, Header, MAX_HEADER, MAX_RANK};
 
-/// First bytes of every file.
+/// The first bytes of every file.
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
-/// Memory reserved for data that a reader has not proven to have.
+/// Memory allocated in advance for data of unproven size, in bytes.
 const FIRST_RESERVE: u64 = 1 << 20;
 
-/// What to tell about a bfloat16 tensor that was written: the format has no such type.
+/// A note about written bfloat16 tensors, since the format has no such type.
 pub const BFLOAT16_NOTE: &str = "bfloat16 is written as its raw 16 bits (uint16)";
 
-/// Why a file gives no tensor.
+/// A file that cannot be read as a tensor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NpyError {
-    /// The first bytes are others.
-    #[error("this is no .npy file: it does not begin with `\\x93NUMPY`")]
+    /// The first bytes are not those of a `.npy` file.
+    #[error("not a .npy file: it does not begin with `\\x93NUMPY`")]
     NotNpy,
-    /// A version that is not known.
-    #[error("version {major}.{minor} of the .npy format is not known; 1.0, 2.0 and 3.0 are")]
+    /// The version is unknown.
+    #[error("unsupported version {major}.{minor} of the .npy format; supported: 1.0, 2.0 and 3.0")]
     Version {
         /// First number.
         major: u8,
         /// Second number.
         minor: u8,
     },
-    /// A header of more than [`MAX_HEADER`] bytes.
-    #[error("the header claims to have {claimed} bytes; at most {MAX_HEADER} are read")]
+    /// The header exceeds [`MAX_HEADER`] bytes.
+    #[error("the header is too large: expected at most {MAX_HEADER} bytes, got {claimed}")]
     HeaderSize {
-        /// What the file says.
+        /// Size of the header by the file, in bytes.
         claimed: u64,
     },
     /// The file ends within its header.
     #[error("the file ends within its header")]
     HeaderEnd,
-    /// The header is not the one dictionary that it has to be.
+    /// The header is not the expected dictionary.
     #[error("the header is malformed at byte {at}: {reason}")]
     Header {
         /// Offset in the header's text.
         at: usize,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
-    /// Elements of a kind that no tensor has.
-    #[error("its elements are {what} (`{descr}`), which no tensor can have; {help}")]
+    /// The elements have an unsupported type.
+    #[error("its elements are {what} (`{descr}`), which are not supported; {help}")]
     Unsupported {
         /// The type as the file writes it.
         descr: String,
-        /// The same in words.
+        /// The type in words.
         what: &'static str,
-        /// What to do.
+        /// The remedy.
         help: &'static str,
     },
-    /// Elements of another type than was asked for.
+    /// The elements have an unexpected type.
     #[error("its elements are {found}, not {expected}")]
     DType {
-        /// What was asked for.
+        /// The expected dtype.
         expected: DType,
-        /// What the file has.
+        /// The file's dtype.
         found: DType,
     },
-    /// The data is shorter than the header says.
+    /// The data is shorter than the header states.
     #[error("the data ends after {found} of {expected} bytes")]
     Short {
-        /// Bytes that dtype and shape ask for.
+        /// Number of bytes that dtype and shape require.
         expected: u64,
-        /// Bytes there are.
+        /// Number of bytes in the file.
         found: u64,
     },
-    /// Something follows the data.
+    /// Extra bytes follow the data.
     #[error("more bytes follow after the {expected} bytes of data")]
     Trailing {
-        /// Bytes that dtype and shape ask for.
+        /// Number of bytes that dtype and shape require.
         expected: u64,
     },
-    /// The shape asks for too much.
+    /// The tensor is too large.
     #[error(transparent)]
     Tensor(#[from] TensorError),
     /// Reading failed.
-    #[error("it cannot be read: {reason}")]
+    #[error("cannot be read: {reason}")]
     Read {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// Reads a whole file. Two raw bytes an element (`|V2`, as NumPy stores bfloat16) become bfloat16.
+/// Reads a whole file. Elements of two raw bytes (`|V2`, as NumPy stores bfloat16) become bfloat16.
 pub fn read(reader: &mut dyn Read) -> Result<Tensor, NpyError> {
     let header = Header::read(reader)?;
     header.read_data(reader, header.dtype(), 0)
@@ -109,20 +109,20 @@ pub fn write(writer: &mut dyn Write, tensor: &Tensor) -> io::Result<()> {
 }
 
 impl Header {
-    /// Bytes of the data that follows the header.
+    /// Returns the size of the data that follows the header, in bytes.
     pub fn data_size(&self) -> Result<u64, TensorError> {
         byte_size(self.dtype(), &self.shape)
     }
 
-    /// Whether the elements are of `dtype`. Where bfloat16 is wanted, its raw bits in `uint16` are
-    /// taken for it.
+    /// Returns whether the elements can be read as `dtype`. For bfloat16, its raw bits in `uint16`
+    /// are accepted.
     pub fn gives(&self, dtype: DType) -> bool {
         self.dtype() == dtype
             || (dtype == DType::Bfloat16 && self.element == Element::Of(DType::Uint16))
     }
 
-    /// Reads the data after the header, to the reader's end. `present` is how many bytes the reader
-    /// certainly has: for as many, memory is taken at once.
+    /// Reads the data after the header, up to the reader's end. `present` is the number of bytes
+    /// that the reader certainly has; that much memory is allocated at once.
     pub fn read_data(
         &self,
         reader: &mut dyn Read,
@@ -139,7 +139,7 @@ impl Header {
         let mut bytes = read_exactly(reader, expected, present)?;
         let size = usize::try_from(dtype.size()).unwrap_or(1);
         if dtype == DType::Bool {
-            // NumPy takes any other byte for true; tensors here hold 0 and 1 only.
+            // NumPy treats any other byte as true; tensors here hold only 0 and 1.
             for byte in &mut bytes {
                 *byte = u8::from(*byte != 0);
             }
@@ -154,7 +154,7 @@ impl Header {
     }
 }
 
-/// Reads `expected` bytes and makes sure that none follow.
+/// Reads `expected` bytes, and checks that no bytes follow.
 fn read_exactly(reader: &mut dyn Read, expected: u64, present: u64) -> Result<Vec<u8>, NpyError> {
     let mut bytes = Vec::new();
     let reserved = expected.min(present.max(FIRST_RESERVE));
@@ -175,7 +175,7 @@ fn read_exactly(reader: &mut dyn Read, expected: u64, present: u64) -> Result<Ve
             found: bytes.len() as u64,
         });
     }
-    // Also makes an archive compare its check sum, which it does at the end.
+    // Reading to the end also makes an archive verify its checksum.
     let mut more = Vec::new();
     match reader.take(1).read_to_end(&mut more) {
         Ok(0) => Ok(bytes),
@@ -184,7 +184,7 @@ fn read_exactly(reader: &mut dyn Read, expected: u64, present: u64) -> Result<Ve
     }
 }
 
-/// The same elements with the last axis varying fastest instead of the first.
+/// Reorders elements from column-major to row-major order.
 fn to_row_major(bytes: &[u8], shape: &[u64], size: usize) -> Result<Vec<u8>, TensorError> {
     let mut ordered = Vec::new();
     if ordered.try_reserve_exact(bytes.len()).is_err() {
@@ -194,7 +194,7 @@ fn to_row_major(bytes: &[u8], shape: &[u64], size: usize) -> Result<Vec<u8>, Ten
     }
     let sizes: Vec<usize> = shape
         .iter()
-        .map(|size| usize::try_from(*size).expect("a part of what is in memory"))
+        .map(|size| usize::try_from(*size).expect("a size of a tensor in memory"))
         .collect();
     let mut strides = vec![size; sizes.len()];
     for axis in 1..sizes.len() {

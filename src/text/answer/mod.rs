@@ -43,7 +43,7 @@ pub struct Reading {
     pub family: Option<Family>,
     /// The offered tools; without tools, no text is a call.
     pub tools: Vec<Offered>,
-    /// Whether the answer may begin with reasoning, and whether the prompt already began it.
+    /// Expected reasoning at the beginning of the answer.
     pub reasoning: Reasoning,
 }
 

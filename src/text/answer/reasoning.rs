@@ -9,7 +9,7 @@ use super::parts::Parts;
 const BEGIN: &str = "<think>";
 const END: &str = "</think>";
 
-/// Whether an answer may begin with reasoning.
+/// Expected reasoning at the beginning of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reasoning {
     /// The template has no reasoning marks.

@@ -24,7 +24,7 @@ pub struct CompletionRequest {
     pub model: Option<String>,
     /// The prompts; at least one.
     pub prompts: Vec<Prompt>,
-    /// Whether answers repeat the prompt.
+    /// True if answers repeat the prompt.
     pub echo: bool,
     /// The text after the answer, for models that fill in the middle.
     pub suffix: Option<String>,

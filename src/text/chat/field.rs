@@ -114,7 +114,10 @@ impl<'v> Field<'v> {
 fn whole(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| {
         let number = value.as_f64()?;
-        #[expect(clippy::cast_possible_truncation, reason = "it is whole and small")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the value is a small whole number"
+        )]
         let whole = number as i64;
         (number.fract() == 0.0 && number.abs() < 1e15).then_some(whole)
     })

@@ -77,7 +77,11 @@ impl Message {
         };
         if field.get("function_call").is_there() {
             let old = field.get("function_call");
-            return Err(Fault::at(old.path, "`tool_calls` instead", "the outdated field"));
+            return Err(Fault::at(
+                old.path,
+                "`tool_calls` instead",
+                "the outdated field",
+            ));
         }
         let speaks = message.content != Content::Absent || !message.tool_calls.is_empty();
         if speaks || (role == Role::Assistant && message.reasoning.is_some()) {

@@ -22,9 +22,9 @@ pub struct ChatRequest {
     pub messages: Vec<Message>,
     /// Functions that the model may call.
     pub tools: Vec<Tool>,
-    /// Whether the model may or must call tools.
+    /// The rule for tool calls.
     pub tool_choice: ToolChoice,
-    /// Whether the model may make several calls in one answer.
+    /// True if the model may make several calls in one answer.
     pub parallel_tool_calls: bool,
     /// The format of the answer.
     pub response_format: ResponseFormat,

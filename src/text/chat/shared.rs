@@ -7,9 +7,9 @@ use super::field::Field;
 /// Streaming options of an answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Streaming {
-    /// Whether the answer is sent in pieces as it is generated.
+    /// Send the answer in pieces as it is generated.
     pub stream: bool,
-    /// Whether a last piece reports token counts (`stream_options.include_usage`).
+    /// Report token counts in a last piece (`stream_options.include_usage`).
     pub include_usage: bool,
 }
 

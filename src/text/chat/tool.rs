@@ -16,13 +16,13 @@ pub struct Tool {
     pub name: String,
     /// JSON Schema of its arguments.
     pub parameters: Map<String, Value>,
-    /// Whether arguments must follow the schema exactly.
+    /// True if arguments must follow the schema exactly.
     pub strict: bool,
     /// The tool as the client sent it. Templates print it.
     pub json: Value,
 }
 
-/// Whether the model may or must call tools.
+/// The rule for tool calls: forbidden, allowed or required.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ToolChoice {
     /// The model does not see the tools.

@@ -7,7 +7,7 @@ use super::shape::{Argument, Fed, Feeding, Role, Shape};
 use crate::tensor::{DType, Tensor};
 
 /// Builds the inputs of a step that feeds the tokens of each row after those that it already holds.
-/// Several rows have equal numbers of tokens and require a shape with [`Shape::lanes`].
+/// Several rows have equal numbers of tokens and require a shape with lanes.
 pub(super) fn of(shape: &Shape, rows: &[Fed<'_>]) -> Result<Vec<Tensor>, DecodeError> {
     let arguments = shape.arguments.iter();
     arguments
@@ -58,11 +58,8 @@ fn positions(held: usize, length: usize) -> Vec<u64> {
 }
 
 fn elements(dtype: DType, values: &[u64]) -> Result<Vec<u8>, DecodeError> {
-    let wrong = |value: u64| {
-        DecodeError::Model(format!(
-            "{value} does not fit an input of dtype {dtype}"
-        ))
-    };
+    let wrong =
+        |value: u64| DecodeError::Model(format!("{value} does not fit an input of dtype {dtype}"));
     let mut bytes = Vec::with_capacity(values.len() * 8);
     for &value in values {
         match dtype {

@@ -35,7 +35,7 @@ pub struct DecoderModel {
     pub vocabulary: usize,
     /// The context length: the maximum number of held tokens.
     pub context: usize,
-    /// Whether the model's own file proves `context`. Otherwise it is a default, or comes from
+    /// True if the model's own file proves `context`. Otherwise it is a default, or comes from
     /// another file.
     pub(super) is_context_sure: bool,
     /// The token that begins a text, if the model or a file beside it states one.
@@ -146,8 +146,10 @@ fn recognise(
     let vocabulary = vocabulary
         .or_else(|| constants.size("get_vocab_size"))
         .or(siblings.vocabulary)
-        .ok_or("its vocabulary size is unknown: its logits have a dynamic size, and neither a method \
-             get_vocab_size nor a genai_config.json beside it states it")?;
+        .ok_or(
+            "its vocabulary size is unknown: its logits have a dynamic size, and neither a method \
+             get_vocab_size nor a genai_config.json beside it states it",
+        )?;
     if vocabulary > MOST {
         return Err(format!(
             "its logits have {vocabulary} tokens: expected at most {MOST}"

@@ -89,8 +89,8 @@ impl DecoderModel {
     fn is_same(&self, one: &[Tensor], other: &[Tensor]) -> Result<bool, DecodeError> {
         let logits = |outputs: &[Tensor]| {
             let logits = outputs.get(self.shape.place);
-            let logits =
-                logits.ok_or_else(|| DecodeError::Model("the model returned no logits".to_owned()))?;
+            let logits = logits
+                .ok_or_else(|| DecodeError::Model("the model returned no logits".to_owned()))?;
             self.logits(logits, 0)
         };
         Ok(are_same(&logits(one)?, &logits(other)?))

@@ -28,7 +28,7 @@ pub(super) enum Role {
     Start,
     /// The number of final positions to compute logits for, a scalar or `[1]`.
     Wanted { is_list: bool },
-    /// Whether the model uses its cache inputs, `[1]`.
+    /// A flag that enables the cache inputs, `[1]`.
     UsesCache,
 }
 
@@ -70,8 +70,8 @@ pub(super) struct Shape {
     /// Index of the logits among the visible outputs.
     pub(super) place: usize,
     pub(super) logits: Logits,
-    /// Whether the cache can be truncated to fewer tokens.
+    /// True if the cache can be truncated to fewer tokens.
     pub(super) cuts: bool,
-    /// Whether the signature allows several rows in one run.
+    /// True if the signature allows several rows in one run.
     pub(super) lanes: bool,
 }

@@ -35,7 +35,7 @@ pub enum StepError {
     Run {
         /// The engine's error.
         cause: Box<dyn Error + Send + Sync>,
-        /// Whether the input values caused it, such as a token or a position out of range.
+        /// True if the input values caused it, such as a token or a position out of range.
         by_values: bool,
     },
     /// Another failure.

@@ -120,7 +120,8 @@ impl<S: Steps> TokenDecoder<S> {
             Feeding::Padded { .. } => to - 1,
             _ => 0,
         };
-        let read = logits.ok_or_else(|| DecodeError::Model("the model returned no logits".to_owned()));
+        let read =
+            logits.ok_or_else(|| DecodeError::Model("the model returned no logits".to_owned()));
         let read = read.and_then(|logits| self.model.logits(logits, row));
         self.logits = read.map_err(StepError::failed)?;
         self.begins = Begins::AsLeft;
@@ -253,7 +254,7 @@ impl<S> TokenDecoder<S> {
 
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "logits are compared and weighed, and float32 is what models compute in"
+    reason = "float32 suffices for logits, as models compute in it"
 )]
 fn numbers(dtype: DType, bytes: &[u8]) -> Vec<f32> {
     let half = |element: &[u8]| [element[0], element[1]];

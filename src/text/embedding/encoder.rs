@@ -108,7 +108,7 @@ pub struct Encoder {
     pub(super) length: Size,
     /// Index of the output to read.
     pub(super) output: usize,
-    /// Whether that output certainly holds token states.
+    /// True if that output certainly holds token states.
     pub(super) gives_states: bool,
 }
 

@@ -71,7 +71,7 @@ pub struct Plan {
     pub tokens: usize,
     /// The pooling that turns token states into vectors.
     pub pooling: Vec<Pooling>,
-    /// Whether vectors are scaled to length 1; `None` leaves vectors that come from the model
+    /// Scale vectors to length 1; `None` leaves vectors that come from the model
     /// unchanged.
     pub normalize: Option<bool>,
 }

@@ -5,13 +5,13 @@ use super::Pooling;
 /// Embedding options. Unset ones follow the package.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EmbeddingOptions {
-    /// Whether texts that are too long are cut instead of rejected (`truncate`).
+    /// Cut texts that are too long instead of rejecting them (`truncate`).
     pub truncate: bool,
     /// Maximum number of tokens of a text, at most the model's own limit (`max_length`).
     pub max_length: Option<usize>,
     /// Pooling methods; the results of several are concatenated (`pooling`).
     pub pooling: Option<Vec<Pooling>>,
-    /// Whether vectors are scaled to length 1 (`normalize`).
+    /// Scale vectors to length 1 (`normalize`).
     pub normalize: Option<bool>,
 }
 

@@ -124,7 +124,7 @@ fn weighted(
         place += 1.0;
     }
     let divisor = divisor(total);
-    #[expect(clippy::cast_possible_truncation, reason = "vectors are of binary32")]
+    #[expect(clippy::cast_possible_truncation, reason = "vectors are binary32")]
     sums.into_iter().map(|sum| (sum / divisor) as f32).collect()
 }
 
@@ -134,7 +134,7 @@ pub(super) fn normalize(vector: &mut [f32]) {
     // The minimum divisor is the one that torch uses.
     let length = squares.sqrt().max(1e-12);
     for value in vector {
-        #[expect(clippy::cast_possible_truncation, reason = "vectors are of binary32")]
+        #[expect(clippy::cast_possible_truncation, reason = "vectors are binary32")]
         let scaled = (f64::from(*value) / length) as f32;
         *value = scaled;
     }

@@ -38,7 +38,7 @@ pub struct Run {
     /// Number of rows; more than texts if the model has a fixed batch size.
     rows: usize,
     side: Side,
-    /// Whether the model has a batch dimension.
+    /// True if the model has a batch dimension.
     has_rows: bool,
 }
 

@@ -22,9 +22,9 @@ pub struct EmbeddingSettings {
     /// Maximum number of tokens that the model is meant for.
     longest: Option<Said<usize>>,
     pooling: Option<Vec<Pooling>>,
-    /// Whether vectors are scaled to length 1, if stated.
+    /// Scale vectors to length 1, if stated.
     pub(super) normalize: Option<bool>,
-    /// Whether texts are converted to lower case first.
+    /// Convert texts to lower case first.
     pub(super) lower_case: bool,
     /// A module that sentence-transformers applies to the pooled states, and that is not supported
     /// here.

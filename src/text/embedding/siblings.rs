@@ -22,11 +22,11 @@ const POOLING: &str = "1_Pooling";
 pub struct Siblings {
     /// Maximum number of tokens of a text.
     pub(super) longest: Option<Said<usize>>,
-    /// Whether texts are converted to lower case first.
+    /// Convert texts to lower case first.
     pub(super) lower_case: bool,
     /// The pooling methods.
     pub(super) pooling: Option<Vec<Pooling>>,
-    /// Whether vectors are scaled to length 1; `None` without a `modules.json`.
+    /// Scale vectors to length 1; `None` without a `modules.json`.
     pub(super) normalize: Option<bool>,
     /// An unsupported module that is applied after pooling.
     pub(super) unapplied: Option<Said<String>>,
@@ -146,7 +146,11 @@ impl Found {
             return Ok(None);
         };
         let boolean = value.as_bool();
-        let wrong = || self.wrong(format!("has an invalid `{key}`: expected true or false, got {value}"));
+        let wrong = || {
+            self.wrong(format!(
+                "has an invalid `{key}`: expected true or false, got {value}"
+            ))
+        };
         boolean.map(Some).ok_or_else(wrong)
     }
 

@@ -186,7 +186,7 @@ impl Generation {
         if self.request.choices > 1 {
             self.after_prompt = logits.to_vec();
         }
-        let choice = self.current.as_mut().expect("it was begun with the first");
+        let choice = self.current.as_mut().expect("the first choice exists");
         self.next = choice.next(&self.request, self.most, logits, events)?;
         self.after_token(decoder)
     }

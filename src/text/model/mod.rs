@@ -227,7 +227,7 @@ impl TextModel {
         let constrainer = self.constrainer.get_or_init(|| {
             let vocabulary = self.tokenizer.vocabulary();
             let bytes = (0..vocabulary.len()).map(|id| {
-                let id = u32::try_from(id).expect("vocabularies are counted in 32 bits");
+                let id = u32::try_from(id).expect("token ids fit in 32 bits");
                 let is_text = !vocabulary.is_special(id);
                 vocabulary
                     .bytes(id)

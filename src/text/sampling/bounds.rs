@@ -9,13 +9,13 @@ pub struct Bound {
     pub name: &'static str,
     /// Smallest value.
     pub least: f64,
-    /// Whether the minimum itself is excluded.
+    /// True if the minimum itself is excluded.
     pub above: bool,
     /// Largest value; `None` if only the type limits it.
     pub most: Option<f64>,
     /// Default value.
     pub default: f64,
-    /// Whether the setting is an integer.
+    /// True if the setting is an integer.
     pub whole: bool,
 }
 
@@ -64,7 +64,7 @@ impl Bound {
     /// Returns the range of a setting of [`BOUNDS`].
     pub(super) fn of(name: &str) -> Self {
         let found = BOUNDS.into_iter().find(|bound| bound.name == name);
-        found.expect("every setting that is read has its bounds")
+        found.expect("every parsed setting has a range")
     }
 
     /// Returns the value if it is in range.

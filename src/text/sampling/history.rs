@@ -32,7 +32,7 @@ impl History {
     }
 
     /// Tokens of the prompt count only for the repetition penalty.
-    #[expect(clippy::float_cmp, reason = "exactly 1 does nothing")]
+    #[expect(clippy::float_cmp, reason = "exactly 1 disables the penalty")]
     fn repeats(&self) -> bool {
         self.repetition != 1.0
     }
@@ -64,7 +64,7 @@ impl History {
                 };
             }
             if *count > 0 {
-                #[expect(clippy::cast_precision_loss, reason = "contexts are far shorter")]
+                #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^24")]
                 let count = *count as f32;
                 *logit -= count * self.frequency + self.presence;
             }

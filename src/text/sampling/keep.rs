@@ -61,7 +61,7 @@ pub(super) fn least(settings: &Sampling, most: f32) -> f32 {
 
 fn candidate(token: usize, logit: f32) -> Candidate {
     Candidate {
-        token: u32::try_from(token).expect("vocabularies are counted in 32 bits"),
+        token: u32::try_from(token).expect("token ids fit in 32 bits"),
         logit,
         weight: 0.0,
     }
@@ -112,12 +112,9 @@ fn tail(settings: &Sampling, logits: &[f32], most: f32) -> f32 {
         }
         sum += lanes.iter().copied().map(f64::from).sum::<f64>();
     }
-    #[expect(clippy::cast_precision_loss, reason = "a bound, with room to spare")]
+    #[expect(clippy::cast_precision_loss, reason = "a bound with ample margin")]
     let share = sum * (1.0 - f64::from(settings.top_p)) * 0.5 / logits.len() as f64;
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "a bound, with room to spare"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "a bound with ample margin")]
     let cut = most + settings.temperature * share.ln() as f32;
     cut.min(most)
 }
@@ -134,7 +131,7 @@ fn nucleus(share: f32, most: f32, kept: &mut Vec<Candidate>) {
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         clippy::cast_precision_loss,
-        reason = "it is from 0 to the number of steps"
+        reason = "the value is from 0 to the number of steps"
     )]
     let step = |logit: f32| (((most - logit) / height * STEPS as f32) as usize).min(STEPS - 1);
     let mut sums = [0.0_f64; STEPS];

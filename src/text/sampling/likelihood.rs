@@ -38,7 +38,7 @@ pub(super) fn likeliest(logits: &[f32], count: usize, top: &mut Vec<Likelihood>)
     for (token, logit) in logits.iter().enumerate() {
         if *logit > least {
             let place = top.partition_point(|one| one.logprob >= *logit);
-            let token = u32::try_from(token).expect("vocabularies are counted in 32 bits");
+            let token = u32::try_from(token).expect("token ids fit in 32 bits");
             let logprob = *logit;
             top.truncate(count - 1);
             top.insert(place.min(top.len()), Likelihood { token, logprob });

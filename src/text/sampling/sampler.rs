@@ -184,7 +184,7 @@ impl Sampler {
         let token = drawn.ok_or(SamplingError::Nothing {
             tokens: logits.len(),
         })?;
-        Ok(u32::try_from(token).expect("vocabularies are counted in 32 bits"))
+        Ok(u32::try_from(token).expect("token ids fit in 32 bits"))
     }
 }
 
@@ -217,7 +217,7 @@ fn largest(logits: &[f32]) -> Result<f32, SamplingError> {
         let token = logits
             .iter()
             .position(|logit| logit.is_nan() || *logit == f32::INFINITY);
-        let token = token.expect("one was seen");
+        let token = token.expect("the maximum is among the logits");
         let value = logits[token];
         return Err(SamplingError::NotFinite { token, value });
     }
@@ -233,7 +233,7 @@ fn first(logits: &[f32], is: impl Fn(f32) -> bool) -> Result<u32, SamplingError>
     let token = place.ok_or(SamplingError::Nothing {
         tokens: logits.len(),
     })?;
-    Ok(u32::try_from(token).expect("vocabularies are counted in 32 bits"))
+    Ok(u32::try_from(token).expect("token ids fit in 32 bits"))
 }
 
 /// Excludes the tokens whose bit is not set.

@@ -14,7 +14,7 @@ const SHOWN: usize = 60;
 
 /// Optional overrides of [`Sampling`](super::Sampling).
 #[derive(Debug, Clone, Default, PartialEq)]
-#[expect(missing_docs, reason = "each is documented on the setting")]
+#[expect(missing_docs, reason = "each field is documented in `Sampling`")]
 pub struct SamplingWish {
     pub temperature: Option<f32>,
     pub top_k: Option<usize>,
@@ -94,7 +94,7 @@ impl SamplingWish {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "what is beyond the largest count is all tokens, too"
+    reason = "counts beyond the maximum mean all tokens, too"
 )]
 fn count(value: f64) -> usize {
     value.max(0.0) as usize
@@ -157,7 +157,7 @@ fn biases(fields: &Map<String, Value>) -> Result<Option<Vec<(u32, f32)>>, Sampli
         let field = format!("logit_bias.{id}");
         let number = bias.as_f64().filter(|bias| bias.abs() <= MOST_BIAS);
         let number = number.ok_or_else(|| wrong(&field, "a number from -100 to 100", bias))?;
-        #[expect(clippy::cast_possible_truncation, reason = "it is at most 100")]
+        #[expect(clippy::cast_possible_truncation, reason = "the value is at most 100")]
         biases.insert(id, number as f32);
     }
     Ok(Some(biases.into_iter().collect()))

@@ -13,7 +13,7 @@ pub struct Conversation {
     pub messages: Vec<Value>,
     /// Tools as objects, as the caller wrote them; `None` without tools.
     pub tools: Option<Vec<Value>>,
-    /// Whether the prompt ends with the beginning of an answer.
+    /// True if the prompt ends with the beginning of an answer.
     pub add_generation_prompt: bool,
     /// Further template variables. They override those of the package and the fields above, except
     /// for messages and tools.

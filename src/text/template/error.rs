@@ -22,7 +22,7 @@ pub enum FindError {
     },
     /// The package has several templates, but no default one.
     #[error(
-        "{} has the chat templates {}, and none named `default`; name one of them so",
+        "{} has the chat templates {}, but none named `default`; rename one of them to `default`",
         name(.file), quoted(.names)
     )]
     NoDefault {
@@ -57,7 +57,7 @@ pub enum FindError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     /// The template itself rejected the conversation. Its message is meant for the client.
-    #[error("the chat template ({}) does not take this conversation: {message}", place(.template, *.line))]
+    #[error("the chat template ({}) rejects this conversation: {message}", place(.template, *.line))]
     Raised {
         /// The template's label for messages.
         template: String,
@@ -88,7 +88,7 @@ pub enum TemplateError {
     },
     /// The conversation is too large to be rendered.
     #[error(
-        "the conversation takes {bytes} bytes as JSON, more than the {most} that can be rendered; shorten it"
+        "the conversation is too large: expected at most {most} bytes of JSON, got {bytes}; shorten it"
     )]
     TooLarge {
         /// Its size, in bytes.
@@ -98,7 +98,7 @@ pub enum TemplateError {
     },
     /// The rendering reached a limit.
     #[error(
-        "the chat template ({template}) reached {limit}; a sound one is far from it: see what it does with this conversation"
+        "the chat template ({template}) reached {limit}, which valid templates stay far below: check what it does with this conversation"
     )]
     Limit {
         /// The template.
@@ -107,7 +107,7 @@ pub enum TemplateError {
         limit: String,
     },
     /// The worker process crashed.
-    #[error("the process that rendered the chat template ({template}) died: {reason}")]
+    #[error("the worker process that rendered the chat template ({template}) crashed: {reason}")]
     Died {
         /// The template.
         template: String,
@@ -115,7 +115,7 @@ pub enum TemplateError {
         reason: String,
     },
     /// The worker process cannot be started.
-    #[error("no process can be started to render the chat template in: {reason}")]
+    #[error("cannot start a worker process to render the chat template: {reason}")]
     Start {
         /// The reason.
         reason: String,

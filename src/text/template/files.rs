@@ -19,7 +19,7 @@ pub(super) fn object(file: &Path) -> Result<Map<String, Value>, FindError> {
         Ok(other) => Err(malformed(file, "(root)", "an object", kind(&other))),
         Err(error) => Err(FindError::Unreadable {
             file: file.to_owned(),
-            reason: format!("it is no JSON: {error}"),
+            reason: format!("invalid JSON: {error}"),
         }),
     }
 }
@@ -31,7 +31,7 @@ pub(super) fn read(file: &Path) -> Result<String, FindError> {
         reason,
     };
     let bytes = source::read(file, MAX_FILE).map_err(|error| unreadable(error.to_string()))?;
-    String::from_utf8(bytes).map_err(|error| unreadable(format!("it is no UTF-8: {error}")))
+    String::from_utf8(bytes).map_err(|error| unreadable(format!("invalid UTF-8: {error}")))
 }
 
 /// Creates the error of an invalid field in a file.

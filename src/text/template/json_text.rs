@@ -15,7 +15,7 @@ const MAX_DEPTH: usize = 256;
 /// `tojson(ensure_ascii=false, indent=none, separators=none, sort_keys=false)`.
 #[expect(
     clippy::needless_pass_by_value,
-    reason = "the library hands arguments over"
+    reason = "the library passes arguments by value"
 )]
 pub(super) fn tojson(
     value: &Value,
@@ -53,7 +53,7 @@ fn indent(value: Option<Value>) -> Result<Option<String>, Error> {
         return Ok(Some(text.to_owned()));
     }
     let count = value.as_i64().filter(|count| *count <= 64);
-    let count = count.ok_or_else(|| wrong("`indent` is a text or a number of up to 64"))?;
+    let count = count.ok_or_else(|| wrong("`indent` must be a string or a number up to 64"))?;
     Ok(Some(" ".repeat(usize::try_from(count).unwrap_or(0))))
 }
 
@@ -65,7 +65,7 @@ fn separators(value: Option<Value>, indented: bool) -> Result<(String, String), 
     let parts: Vec<Value> = value.try_iter()?.take(3).collect();
     match &parts[..] {
         [item, key] => Ok((item.to_string(), key.to_string())),
-        _ => Err(wrong("`separators` are two texts")),
+        _ => Err(wrong("`separators` must be two strings")),
     }
 }
 
@@ -85,7 +85,7 @@ struct Writer {
 impl Writer {
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
         if depth > MAX_DEPTH {
-            return Err(wrong("what is to become JSON nests too deeply"));
+            return Err(wrong("the value is nested too deeply for JSON"));
         }
         match value.kind() {
             ValueKind::None => self.out.push_str("null"),
@@ -97,7 +97,7 @@ impl Writer {
             ValueKind::Seq | ValueKind::Iterable => self.list(value, depth)?,
             ValueKind::Map => self.object(value, depth)?,
             kind => {
-                let detail = format!("{kind} cannot become JSON");
+                let detail = format!("{kind} cannot be converted to JSON");
                 return Err(Error::new(ErrorKind::BadSerialization, detail));
             }
         }
@@ -131,7 +131,7 @@ impl Writer {
                 ValueKind::Bool => self.text(if key.is_true() { "true" } else { "false" }),
                 ValueKind::Number => self.text(&number(key)),
                 kind => {
-                    let detail = format!("{kind} cannot be a key of JSON");
+                    let detail = format!("{kind} cannot be a JSON key");
                     return Err(Error::new(ErrorKind::NonKey, detail));
                 }
             }

@@ -177,7 +177,7 @@ fn split(text: &str, arguments: &[Value], from_end: bool) -> Result<Value, Error
         None => words(text, most, from_end),
         Some(separator) => {
             let separator = separator.as_str();
-            let separator = separator.ok_or_else(|| wrong("the separator is no text"))?;
+            let separator = separator.ok_or_else(|| wrong("the separator must be a string"))?;
             if separator.is_empty() {
                 return Err(wrong("empty separator"));
             }
@@ -234,7 +234,7 @@ fn place_in(list: &Value, arguments: &[Value]) -> Result<Value, Error> {
             return Ok(place.into());
         }
     }
-    Err(wrong("it is not in the list"))
+    Err(wrong("the value is not in the list"))
 }
 
 fn wrong(detail: &'static str) -> Error {

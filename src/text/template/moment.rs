@@ -26,7 +26,7 @@ impl Moment {
         let pattern = pattern.replace("%f", "%6f");
         let items: Vec<Item> = StrftimeItems::new(&pattern).collect();
         let unknown = || {
-            let detail = format!("`strftime_now` does not know the pattern {pattern:?}");
+            let detail = format!("`strftime_now` does not support the pattern {pattern:?}");
             Error::new(ErrorKind::InvalidOperation, detail)
         };
         if items.contains(&Item::Error) {

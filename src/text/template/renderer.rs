@@ -114,7 +114,7 @@ impl Renderer {
     }
 
     fn asked(&self, template: &Template, request: &Request) -> Result<Reply, TemplateError> {
-        let ask = serde_json::to_vec(request).expect("JSON values become JSON");
+        let ask = serde_json::to_vec(request).expect("JSON values can be serialized");
         if ask.len() > MAX_CONVERSATION {
             return Err(TemplateError::TooLarge {
                 bytes: ask.len(),

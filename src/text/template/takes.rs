@@ -12,7 +12,7 @@ use super::error::TemplateError;
 /// The message forms that a template accepts.
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is a form that is taken or not"
+    reason = "each form is accepted or not"
 )]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Takes {

@@ -32,19 +32,22 @@ pub enum Side {
 
 /// A token that is added to the vocabulary.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "the file has them so")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the file format has these flags"
+)]
 pub struct AddedToken {
     /// Its text.
     pub content: String,
-    /// Whether it is a control token and not text.
+    /// True if it is a control token and not text.
     pub special: bool,
-    /// Whether it is matched after normalisation.
+    /// True if it is matched after normalisation.
     pub normalized: bool,
-    /// Whether it includes preceding spaces.
+    /// True if it includes preceding spaces.
     pub lstrip: bool,
-    /// Whether it includes following spaces.
+    /// True if it includes following spaces.
     pub rstrip: bool,
-    /// Whether it matches only as a whole word.
+    /// True if it matches only as a whole word.
     pub single_word: bool,
 }
 
@@ -61,9 +64,9 @@ pub struct TokenizerConfig {
     pub unk_token: Option<String>,
     /// Maximum number of tokens that the model accepts, if limited.
     pub model_max_length: Option<usize>,
-    /// Whether `bos_token` is put before a text, if stated.
+    /// Put `bos_token` before a text, if stated.
     pub add_bos_token: Option<bool>,
-    /// Whether `eos_token` is put after a text, if stated.
+    /// Put `eos_token` after a text, if stated.
     pub add_eos_token: Option<bool>,
     /// The side on which rows are padded.
     pub padding_side: Option<Side>,
@@ -258,8 +261,14 @@ mod tests {
         for (text, told) in [
             ("[", "c.json is broken: invalid JSON"),
             ("[]", "expected an object"),
-            (r#"{"bos_token": 1}"#, "`bos_token`: expected a text, or an object with `content`, got `1`"),
-            (r#"{"eos_token": {}}"#, "`eos_token`: expected a text, or an object with `content`, got an object"),
+            (
+                r#"{"bos_token": 1}"#,
+                "`bos_token`: expected a text, or an object with `content`, got `1`",
+            ),
+            (
+                r#"{"eos_token": {}}"#,
+                "`eos_token`: expected a text, or an object with `content`, got an object",
+            ),
             (
                 r#"{"model_max_length": -1}"#,
                 "`model_max_length`: expected a number above 0, got `-1`",
@@ -267,7 +276,10 @@ mod tests {
             (r#"{"model_max_length": 1.5}"#, "a whole number"),
             (r#"{"padding_side": "up"}"#, "`left` or `right`"),
             (r#"{"add_bos_token": 3}"#, "true or false"),
-            (r#"{"added_tokens_decoder": {"x": "y"}}"#, "`x` is not a token id"),
+            (
+                r#"{"added_tokens_decoder": {"x": "y"}}"#,
+                "`x` is not a token id",
+            ),
             (
                 r#"{"added_tokens_decoder": {"1": {}}}"#,
                 "`added_tokens_decoder.1`",

@@ -62,7 +62,7 @@ struct Asked {
 struct Reply {
     /// Number of tokens of each text.
     tokens: Vec<usize>,
-    /// Whether the payload holds type ids after the ids; otherwise all type ids are 0.
+    /// True if the payload holds type ids after the ids; otherwise all type ids are 0.
     is_typed: bool,
 }
 
@@ -143,7 +143,7 @@ impl Source {
 impl Reply {
     fn rows(&self, payload: &[u8]) -> Option<Vec<Encoded>> {
         let numbers = payload.chunks_exact(4).map(|bytes| {
-            let bytes = bytes.try_into().expect("they are cut into four bytes");
+            let bytes = bytes.try_into().expect("chunks have four bytes");
             u32::from_le_bytes(bytes)
         });
         let numbers: Vec<u32> = numbers.collect();

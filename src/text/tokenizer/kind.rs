@@ -46,9 +46,7 @@ impl ForeignKind {
             Self::Llama2c => {
                 "it has no rules to split text; take the `tokenizer.json` of the model it was made from"
             }
-            Self::Config => {
-                "set `tokenizer` to the tokenizer, and `tokenizer_config` to this file"
-            }
+            Self::Config => "set `tokenizer` to the tokenizer, and `tokenizer_config` to this file",
         }
     }
 

@@ -75,12 +75,8 @@ struct Pipeline<'f> {
 /// Blanks the parts of a file that change and split texts. The result can decode, but not encode.
 pub(super) fn without_pipeline(path: &Path, mut bytes: Vec<u8>) -> Result<Vec<u8>, TokenizerError> {
     Outline::read(path, &bytes)?;
-    let pipeline: Pipeline = serde_json::from_slice(&bytes).map_err(|error| {
-        broken(
-            path,
-            format!("not a valid tokenizer: {error}"),
-        )
-    })?;
+    let pipeline: Pipeline = serde_json::from_slice(&bytes)
+        .map_err(|error| broken(path, format!("not a valid tokenizer: {error}")))?;
     let parts = [
         pipeline.normalizer,
         pipeline.pre_tokenizer,
@@ -118,8 +114,8 @@ impl Outline {
         serde_json::from_slice(bytes).map_err(|error| match ForeignKind::of_bytes(path, bytes) {
             Some(kind) => foreign(path, kind),
             None if bytes.is_empty() => broken(path, "it is empty".to_owned()),
-            None if error.is_data() => broken(path, "an object was expected".to_owned()),
-            None => broken(path, format!("it is not JSON: {error}")),
+            None if error.is_data() => broken(path, "expected an object".to_owned()),
+            None => broken(path, format!("invalid JSON: {error}")),
         })
     }
 
@@ -134,7 +130,7 @@ impl Outline {
             if has != Some(id) {
                 let has = has.map_or_else(|| "none".to_owned(), |has| has.to_string());
                 let reason = format!(
-                    "`added_tokens` gives the token `{content}` the id {id}, and by its place it has {has}"
+                    "`added_tokens` gives the token `{content}` the id {id}, but by its position it has {has}"
                 );
                 return Err(broken(path, reason));
             }
@@ -158,14 +154,11 @@ fn explained(path: &Path, bytes: &[u8], error: TokenizerError) -> TokenizerError
     let value: Value = serde_json::from_slice(bytes).unwrap_or_default();
     match ForeignKind::of_value(&value) {
         Some(kind) => foreign(path, kind),
-        None if !value.is_object() => broken(path, "an object was expected".to_owned()),
+        None if !value.is_object() => broken(path, "expected an object".to_owned()),
         None if value.get("model").is_none() => {
-            broken(path, "it has no `model`, so it is no tokenizer".to_owned())
+            broken(path, "not a tokenizer: it has no `model`".to_owned())
         }
-        None => broken(
-            path,
-            format!("not a valid tokenizer: {reason}"),
-        ),
+        None => broken(path, format!("not a valid tokenizer: {reason}")),
     }
 }
 
@@ -174,7 +167,9 @@ fn check_ids(path: &Path, tokenizer: &tokenizers::Tokenizer) -> Result<(), Token
     let vocabulary = guarded(|| Ok(tokenizer.get_vocab(true)))?;
     match vocabulary.iter().find(|(_, id)| **id > MAX_ID) {
         Some((token, id)) => {
-            let reason = format!("token `{token}` has the id {id}, and no id is above {MAX_ID}");
+            let reason = format!(
+                "the id of the token `{token}` is too large: expected at most {MAX_ID}, got {id}"
+            );
             Err(broken(path, reason))
         }
         None if vocabulary.is_empty() => Err(broken(path, "its vocabulary is empty".to_owned())),
@@ -211,8 +206,8 @@ fn add_tokens(
         if has != Some(*id) {
             let has = has.map_or_else(|| "none".to_owned(), |has| has.to_string());
             let reason = format!(
-                "its settings give the token `{}` the id {id}, and here it gets {has}; \
-                 are the two files of one model?",
+                "its settings give the token `{}` the id {id}, but here it gets {has}; \
+                 do the two files belong to the same model?",
                 token.content
             );
             return Err(broken(path, reason));

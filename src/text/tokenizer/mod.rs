@@ -79,7 +79,7 @@ pub struct Padding {
     pub side: Side,
 }
 
-/// Whether the special tokens that a model expects around a text (`[CLS]`, `<s>`, …) are added.
+/// The treatment of special tokens that a model expects around a text (`[CLS]`, `<s>`, …).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Specials {
     /// Added, as the tokenizer defines: for plain texts.
@@ -341,7 +341,7 @@ impl Shared {
             return Ok(Encoded::of(&plain));
         }
         let whole = guarded(|| self.library.post_process(plain, None, true))?;
-        debug_assert!(whole.get_ids().len() <= tokens, "it was cut before");
+        debug_assert!(whole.get_ids().len() <= tokens, "truncated before");
         Ok(Encoded::of(&whole))
     }
 

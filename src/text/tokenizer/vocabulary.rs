@@ -15,7 +15,7 @@ pub struct Vocabulary {
     bytes: Vec<u8>,
     /// Start offset of each id's bytes, with one end offset more.
     starts: Vec<u32>,
-    /// Whether the id exists, since a token may have no bytes.
+    /// True if the id exists, since a token may have no bytes.
     known: Vec<bool>,
     special: Vec<bool>,
     special_ids: HashMap<String, u32>,
@@ -57,7 +57,7 @@ impl Vocabulary {
     }
 
     fn end(&self) -> u32 {
-        u32::try_from(self.bytes.len()).expect("a file of this size is not read")
+        u32::try_from(self.bytes.len()).expect("the size of the file is limited")
     }
 
     /// Returns the highest id plus one.
@@ -100,15 +100,15 @@ impl Vocabulary {
 /// The byte spelling that a tokenizer's decoder uses in tokens.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Spelling {
-    /// Whether tokens use GPT-2's letters, one for each byte.
+    /// True if tokens use GPT-2's letters, one for each byte.
     byte_letters: bool,
-    /// Whether tokens spell a byte as `<0x0A>`.
+    /// True if tokens spell a byte as `<0x0A>`.
     byte_names: bool,
     /// Replacements that the decoder makes, in order.
     replaced: Vec<(String, String)>,
     /// Prefix of tokens that continue a word; other tokens begin with a space.
     continuing: Option<String>,
-    /// Whether text is exactly the concatenated bytes of its tokens.
+    /// True if text is exactly the concatenated bytes of its tokens.
     exact: bool,
 }
 

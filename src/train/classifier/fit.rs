@@ -22,7 +22,7 @@ pub struct Fitted {
     pub loss: f64,
     /// Number of evaluations of the loss.
     pub evaluations: u64,
-    /// Whether the fit reached the tolerance, rather than only the maximum number of iterations.
+    /// True if the fit reached the tolerance, rather than only the maximum number of iterations.
     pub converged: bool,
 }
 

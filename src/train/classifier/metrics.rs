@@ -99,7 +99,10 @@ fn ratio(part: u64, all: u64) -> f64 {
     part as f64 / all as f64
 }
 
-#[expect(clippy::cast_precision_loss, reason = "the label count is far below 2^53")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "the label count is far below 2^53"
+)]
 fn ratio_of(count: usize) -> f64 {
     count as f64
 }

@@ -66,9 +66,7 @@ impl<R: Read> Read for Verified<R> {
             && let Some(hash) = self.hash.take()
             && <[u8; 32]>::from(hash.finalize()) != self.expected
         {
-            return Err(io::Error::other(
-                "the stored content is corrupt",
-            ));
+            return Err(io::Error::other("the stored content is corrupt"));
         }
         Ok(count)
     }

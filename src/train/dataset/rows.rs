@@ -432,9 +432,7 @@ fn checked(row: Row) -> Result<Row, Fault> {
 fn utf8(bytes: &[u8], line: u64) -> Result<&str, Fault> {
     std::str::from_utf8(bytes).map_err(|error| {
         let at = error.valid_up_to() + 1;
-        let reason = format!(
-            "byte {at} of the row is invalid UTF-8; save the file as UTF-8"
-        );
+        let reason = format!("byte {at} of the row is invalid UTF-8; save the file as UTF-8");
         Fault::at(line, reason)
     })
 }
@@ -466,8 +464,7 @@ fn records<R: Read>(
     let mut names = Vec::with_capacity(record.len());
     for field in &record {
         let Ok(name) = std::str::from_utf8(field) else {
-            let reason =
-                "the header is invalid UTF-8; save the file as UTF-8";
+            let reason = "the header is invalid UTF-8; save the file as UTF-8";
             return wrong(reason.to_owned());
         };
         names.push(name.trim());

@@ -68,7 +68,7 @@ pub trait TrainingStore: Send + Sync {
     /// Starts the job that has waited longest; `None` if no job is waiting.
     async fn claim_job(&self, now: Timestamp) -> Result<Option<Job>, DatabaseError>;
 
-    /// Stores the progress of a job. Returns `false` if this attempt is no longer running.
+    /// Stores the progress of a job. Returns `false` if this attempt has stopped running.
     async fn progress(
         &self,
         id: JobId,

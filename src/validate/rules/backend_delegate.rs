@@ -1,4 +1,4 @@
-//! `backend-delegate`: a program that is not made for the config's backend.
+//! Rule `backend-delegate`: reports programs that are not delegated to the config's backend.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +10,12 @@ use crate::validate::context::Context;
 rule! {
     /// # What it checks
     /// At least one method of an ExecuTorch program is delegated to the config's backend. It is an
-    /// error if every method is delegated, and none of them to this backend; a warning if some
-    /// have no delegate at all.
+    /// error if every method is delegated, but none to this backend. It is a warning if some
+    /// methods have no delegate at all.
     ///
     /// # Why
-    /// A program without the backend's delegate runs on portable kernels, many times slower, or
-    /// not at all where another backend's runtime is missing.
+    /// A program without the backend's delegate runs on portable kernels, many times slower. Where
+    /// another backend's runtime is missing, it does not run at all.
     ///
     /// # Example
     /// A `coreml` package whose program has only `XnnpackBackend` delegates.
@@ -24,8 +24,8 @@ rule! {
     /// Export the model with the backend's partitioner, or correct `backend`.
     ///
     /// # What it does not see
-    /// How much of a method is delegated, and whether the delegate works. ONNX and other formats are
-    /// lowered on the device.
+    /// The share of a method that is delegated, and whether the delegate works. Models in ONNX and
+    /// other formats are lowered on the device and not checked.
     PKG038 "backend-delegate" Warning "A program is not delegated to the config's backend." => check
 }
 
@@ -37,7 +37,8 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let Some((severity, found)) = judge(info, backend) else {
             continue;
         };
-        // A field that the directory and the program contradict is `backend-directory`'s.
+        // If the directory and the program both contradict the field, `backend-directory` reports
+        // it.
         let directory = context.absolute.file_name().and_then(|name| name.to_str());
         let other = directory.and_then(Backend::from_name);
         if other.is_some_and(|other| is_for(info, other, backend)) {
@@ -54,14 +55,14 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Whether a program was made for `other` instead of `backend`.
+/// Returns whether a program is delegated to `other` instead of `backend`.
 pub(super) fn is_for(info: &ModelInfo, other: Backend, backend: Backend) -> bool {
     let mut delegates = info.methods.iter().flat_map(|method| &method.delegates);
     judge(info, backend).is_some() && delegates.any(|delegate| delegate.id == other.delegate_id())
 }
 
 fn judge(info: &ModelInfo, backend: Backend) -> Option<(Severity, String)> {
-    // Only programs carry delegates; any other format is lowered on the device.
+    // Only ExecuTorch programs contain delegates; other formats are lowered on the device.
     if info.format != "executorch" {
         return None;
     }

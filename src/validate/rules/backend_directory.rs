@@ -1,4 +1,4 @@
-//! `backend-directory`: a config in a directory of another name than its backend.
+//! Rule `backend-directory`: reports a config whose directory is not named after its backend.
 
 use std::path::Path;
 
@@ -21,12 +21,13 @@ rule! {
     /// `xnnpack/config.json` with `"backend": "coreml"`.
     ///
     /// # Fix
-    /// Correct the field, or rename the directory. `pkgtool fix --unsafe` corrects the field where the names or the
-    /// delegates of all models agree with the directory.
+    /// Correct the field, or rename the directory. `pkgtool fix --unsafe` corrects the field if the
+    /// names or the delegates of all models agree with the directory.
     ///
     /// # What it does not see
-    /// Which of the two is right; the model's delegates may tell (`backend-delegate`). A package that
-    /// can be found by a link of the backend's name beside it is where it should be.
+    /// The rule cannot decide which of the two is right; the model's delegates may show it
+    /// (`backend-delegate`). A package that is reachable through a sibling link with the backend's
+    /// name is accepted.
     PKG024 "backend-directory" Warning fix Unsafe "The directory is not named after the backend." => check
 }
 
@@ -44,18 +45,18 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let is_below = above.and_then(|above| above.file_name()).is_some_and(|name| name == backend.name());
     let home = above.map(|above| above.join(backend.name()));
     let is_taken = home.as_ref().is_some_and(|home| home.symlink_metadata().is_ok());
-    // A link of the backend's name leads here: so the package can be found by it.
+    // A link with the backend's name leads here, so applications find the package.
     let real = |path: &Path| path.canonicalize().ok();
     if is_taken && real(context.absolute).is_some_and(|here| home.and_then(|home| real(&home)) == Some(here)) {
         return;
     }
     let help = match Backend::from_name(directory) {
-        // A package that is there already would be overwritten.
-        Some(other) if is_taken => format!("write \"backend\": \"{other}\"; `{backend}/` is there already"),
+        // Moving the package would overwrite the existing one.
+        Some(other) if is_taken => format!("write \"backend\": \"{other}\"; `{backend}/` already exists"),
         Some(other) => format!("write \"backend\": \"{other}\", or move the package to `{backend}/`"),
         None if is_below => format!("move the package's files up into `{backend}/`"),
         None if is_taken => {
-            format!("`{backend}/` is there already: move the package into another directory, or delete it")
+            format!("`{backend}/` already exists: move the package into another directory, or delete it")
         }
         None => format!("rename the directory to `{backend}`"),
     };
@@ -69,7 +70,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     findings.push(RULE.meta.finding(anchor, message).help(help).fix(fix));
 }
 
-/// Whether each model's delegates or name say `other`, and not what the config says.
+/// Returns whether the delegates or the name of each model indicate `other` rather than `backend`.
 fn is_made_for(context: &Context<'_>, other: Backend, backend: Backend) -> bool {
     let mut models = context.files.iter().filter(|file| file.is_model).peekable();
     let has = |reference: &str, backend: Backend| {

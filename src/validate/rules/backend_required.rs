@@ -1,4 +1,4 @@
-//! `backend-required`: a model that lacks a backend which the project asks for.
+//! Rule `backend-required`: reports models without a backend that the project requires.
 
 use crate::diagnostic::{Anchor, Finding};
 use crate::package::{Backend, config};
@@ -7,12 +7,13 @@ use crate::validate::context::Context;
 
 rule! {
     /// # What it checks
-    /// Beside a config in a directory named after a backend stand configs for all of `require-backends`
-    /// in the `pkgtool.toml` that rules it, or of `--require-backend`. A model is told once, not for each
-    /// of its backends.
+    /// A config in a directory named after a backend has sibling configs for all of
+    /// `require-backends` in the `pkgtool.toml` that applies to it, or of `--require-backend`. Each
+    /// model is reported once, not once for each of its backends.
     ///
     /// # Why
-    /// A model that is not there for a device is missed when somebody wants it, which is late.
+    /// A backend that was never exported is usually noticed only when someone needs it, which is
+    /// late.
     ///
     /// # Example
     /// ```toml
@@ -21,11 +22,12 @@ rule! {
     /// and a model with `tiny/xnnpack/config.json` alone.
     ///
     /// # Fix
-    /// Export the model for that backend, or say in `per-path-ignores` for which models it need not be.
+    /// Export the model for that backend, or exempt the model in `per-path-ignores`.
     ///
     /// # What it does not see
-    /// Models whose configs are not in directories named after backends (`backend-directory` tells
-    /// those), and whether the other config is sound: it has findings of its own.
+    /// Models whose configs are not in directories named after backends (`backend-directory`
+    /// reports those). The rule does not check that the other config is valid; that config has
+    /// findings of its own.
     PKG055 "backend-required" Error "A model lacks a backend that the project requires." => check
 }
 
@@ -53,7 +55,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let anchor = Anchor::Value(JsonPath::root().key("backend"));
     let finding = RULE.meta.finding(anchor, message).about(model);
     findings.push(finding.help(format!(
-        "add a directory with a {} beside this one for each, or except the model in pkgtool.toml",
+        "add a directory with a {} beside this one for each, or exempt the model in pkgtool.toml",
         config::FILE_NAME
     )));
 }

@@ -1,31 +1,32 @@
-//! `baseline-stale`: an entry of a baseline for what is not found any more.
+//! Rule `baseline-stale`: reports baseline entries whose findings no longer exist.
 
 use crate::diagnostic::{Anchor, Finding};
 use crate::validate::context::Context;
 
 rule! {
     /// # What it checks
-    /// Each entry of the baseline (`--baseline`, or `baseline` in a `pkgtool.toml`) stands for findings
-    /// that are still there, and for as many.
+    /// Each entry of the baseline (`--baseline`, or `baseline` in a `pkgtool.toml`) matches
+    /// findings that still exist, in the recorded number.
     ///
     /// # Why
-    /// What was mended can come back unseen as long as the baseline has room for it.
+    /// A stale entry hides the problem again if it comes back.
     ///
     /// # Example
-    /// A baseline with two findings of `file-name` in `tiny/xnnpack/config.json`, of which one was mended.
+    /// A baseline with two findings of `file-name` in `tiny/xnnpack/config.json`, of which one was
+    /// fixed.
     ///
     /// # Fix
-    /// Write the baseline anew: `pkgtool validate --write-baseline FILE`.
+    /// Write the baseline again: `pkgtool validate --write-baseline FILE`.
     ///
     /// # What it does not see
-    /// Entries for files that were not checked in this run and are there, for rules that were not
-    /// looked at, and, with `--no-model`, any.
+    /// Entries for existing files that were not checked in this run, and for disabled rules. With
+    /// `--no-model`, no entry is reported.
     PKG058 "baseline-stale" Note "A baseline has entries for findings that are gone." => check
 }
 
 fn check(_: &Context<'_>, _: &mut Vec<Finding>) {}
 
-/// The note that an entry there stands for nothing.
+/// Creates the note about a stale baseline entry.
 pub fn baseline_stale(anchor: Anchor, message: impl Into<String>) -> Finding {
     RULE.meta.finding(anchor, message)
 }

@@ -1,4 +1,4 @@
-//! `bundled-case`: a test case inside a program that the program cannot take.
+//! Rule `bundled-case`: reports bundled test cases that do not fit the program's methods.
 
 use crate::diagnostic::{Anchor, Finding};
 use crate::model::executorch::body::{BundledCase, BundledValue, bundled_cases};
@@ -6,18 +6,18 @@ use crate::model::{Dim, Dynamism, ModelInfo, TensorInfo, Value, ValueKind};
 use crate::source::FileSource;
 use crate::validate::context::Context;
 
-/// Most findings for one file.
+/// Maximum number of findings for one file.
 const MAX_TOLD: usize = 20;
 
 rule! {
     /// # What it checks
-    /// The test cases that a bundled program (`.bpte`) carries fit its methods: each calls a method that is there,
-    /// with as many inputs as it takes, of its kinds, dtypes, ranks and sizes; and what it expects, where it
-    /// expects something, is what the method gives.
+    /// The test cases in a bundled program (`.bpte`) fit its methods. Each case calls an existing
+    /// method with the right number of inputs, and the inputs have the right kinds, dtypes, ranks
+    /// and sizes. Expected outputs, if present, match the method's outputs in the same way.
     ///
     /// # Why
-    /// A case that does not fit fails on every device, whatever the model computes, or was made for another
-    /// revision of the model. `pkgtool run --bundled` cannot run it.
+    /// A case that does not fit fails on every device, whatever the model computes, or belongs to
+    /// another revision of the model. `pkgtool run --bundled` cannot run it.
     ///
     /// # Example
     /// A case for `forward` with `float32[2, 2]` where the method takes `float32[2]`.
@@ -26,7 +26,7 @@ rule! {
     /// Bundle the program again with cases made for it.
     ///
     /// # What it does not see
-    /// The values: whether outputs are as expected, `pkgtool run --bundled` tells.
+    /// The values. `pkgtool run --bundled` checks whether the outputs are as expected.
     PKG052 "bundled-case" Warning "A bundled test case does not fit the program." => check
 }
 
@@ -37,7 +37,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         if !is_bundled {
             continue;
         }
-        // What cannot be opened now was read before: another rule tells of files that change.
+        // The file was readable before. Other rules report unreadable files.
         let Ok(source) = FileSource::open(&facts.path) else {
             continue;
         };
@@ -52,7 +52,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
                 let more = faults.len().saturating_sub(MAX_TOLD);
                 for (index, fault) in faults.into_iter().take(MAX_TOLD).enumerate() {
                     let is_last = index + 1 == MAX_TOLD && more > 0;
-                    let rest = if is_last { format!(" (and {more} cases more)") } else { String::new() };
+                    let rest = if is_last { format!(" (and {more} more cases)") } else { String::new() };
                     findings.push(finding(format!("in `{reference}`, {fault}{rest}")));
                 }
             }
@@ -63,7 +63,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The first thing about a case that does not fit.
+/// Describes the first mismatch between a case and its method.
 fn fault(case: &BundledCase, info: &ModelInfo) -> Option<String> {
     let BundledCase { method: name, index, inputs, expected } = case;
     let Some(method) = info.method(name) else {
@@ -125,7 +125,7 @@ fn fits(given: &BundledValue, kind: &ValueKind) -> bool {
     }
 }
 
-/// Whether the program does not tell what it takes: an optional or a list may be given as anything.
+/// Returns whether the program leaves open what it takes: an optional or a list accepts any value.
 fn is_open(kind: &ValueKind) -> bool {
     matches!(kind, ValueKind::None | ValueKind::Other(_))
 }

@@ -1,4 +1,4 @@
-//! `capability-required`: a model that cannot do what the project asks of all.
+//! Rule `capability-required`: reports models without a capability that the project requires.
 
 use crate::diagnostic::{Anchor, Finding};
 use crate::source::JsonPath;
@@ -6,11 +6,11 @@ use crate::validate::context::Context;
 
 rule! {
     /// # What it checks
-    /// `capabilities` has all of `require-capabilities` in the `pkgtool.toml` that rules the config, or
-    /// of `--require-capability`.
+    /// `capabilities` contains all of `require-capabilities` in the `pkgtool.toml` that applies to
+    /// the config, or of `--require-capability`.
     ///
     /// # Why
-    /// A repository for one kind of models is searched by it: what does not say so is not found.
+    /// People search a repository by capability. A model without the entry is not found.
     ///
     /// # Example
     /// ```toml
@@ -32,7 +32,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         return;
     };
     let path = JsonPath::root().key("capabilities");
-    // What is no list of capabilities is told by the schema.
+    // The schema stage reports an invalid or missing list.
     if config.capabilities.is_empty() || context.is_violated(&path) {
         return;
     }

@@ -1,4 +1,4 @@
-//! `card-disagrees`: a config that says otherwise than the model card.
+//! Rule `card-disagrees`: reports configs that contradict the model card.
 
 use crate::diagnostic::{Anchor, Finding};
 use crate::package::card::Card;
@@ -9,22 +9,24 @@ use crate::source::JsonPath;
 use crate::validate::context::Context;
 use crate::validate::schema::capabilities_of;
 
-/// Shortest word that two names share because they mean the same, in letters.
+/// Minimum length of a word that makes two names count as related, in letters.
 const MIN_WORD: usize = 3;
-/// Words of a card that name no licence.
+/// Values of `license` in a card that name no specific licence.
 const NO_LICENSES: [&str; 2] = ["other", "unknown"];
-/// Endings of licences' names that one list has and another leaves out.
+/// Endings of licence names that some lists include and others omit.
 const ENDINGS: [&str; 5] = ["community", "license", "licence", "only", "orlater"];
 
 rule! {
     /// # What it checks
-    /// What the front matter of the nearest model card (`README.md` in the config's directory or above it, up to the
-    /// package's root) says of the model: `license` is the config's licence, `pipeline_tag` (or, without it, a tag that is
-    /// a task) is one of its capabilities, `base_model` has a word of the config's `model` or `family`, and its size is the
-    /// config's.
+    /// The config agrees with the front matter of the nearest model card. The card is the
+    /// `README.md` in the config's directory or above it, up to the package root. `license` is the
+    /// config's licence. `pipeline_tag` (or, without it, a tag that is a task) is one of its
+    /// capabilities. `base_model` shares a word with the config's `model` or `family`, and its size
+    /// is the config's size.
     ///
     /// # Why
-    /// People read the card, applications the config. A licence that differs between the two is wrong in one of them.
+    /// People read the card, applications read the config. If the licence differs between the two,
+    /// it is wrong in one of them.
     ///
     /// # Example
     /// `license: llama3.2` in `README.md` beside `xnnpack/config.json` with `"license": "MIT"`.
@@ -33,9 +35,9 @@ rule! {
     /// Find out which of the two is right, and correct the other.
     ///
     /// # What it does not see
-    /// Several licences in one card, tasks that no capability stands for, cards of another name, and configs outside the
-    /// repository of the card.
-    PKG061 "card-disagrees" Warning "The model card says otherwise than the config." => check
+    /// Several licences in one card, tasks without a corresponding capability, cards with another
+    /// file name, and configs outside the card's repository.
+    PKG061 "card-disagrees" Warning "The model card contradicts the config." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -66,7 +68,7 @@ fn license(card: &Card, config: &Config) -> Option<Finding> {
     (is_said && !agrees).then(|| differs("license", own, &format!("license: {theirs}")))
 }
 
-/// A licence's name without what its writings differ in: `llama3.2` and `llama-3.2-community` are one.
+/// Normalizes a licence name: `llama3.2` and `llama-3.2-community` become equal.
 fn plain_license(name: &str) -> String {
     let lower = name.to_lowercase();
     let own = lower.strip_prefix("licenseref-").unwrap_or(&lower);
@@ -110,7 +112,7 @@ fn base(card: &Card, config: &Config) -> Option<Finding> {
     differs_in_size.then(|| differs("size", size, &format!("base_model: {first}")))
 }
 
-/// Whether two names share a word, or one is in the other.
+/// Returns whether two names share a word, or one contains the other.
 fn is_akin(base: &str, own: &str) -> bool {
     let plain = |text: &str| -> String {
         text.to_lowercase().chars().filter(|c| c.is_alphanumeric()).collect()

@@ -1,4 +1,4 @@
-//! `config-duplicate`: two configs of one model, size and backend.
+//! Rule `config-duplicate`: reports a second config of the same model, size and backend.
 
 use crate::diagnostic::{Anchor, Finding};
 use crate::package::Backend;
@@ -6,12 +6,11 @@ use crate::validate::context::Context;
 
 rule! {
     /// # What it checks
-    /// In one repository there is one config of a model, size and backend: none beside it, and none in
-    /// the directory of another size.
+    /// A repository has only one config of each model, size and backend. Sibling directories and
+    /// the directories of other sizes are searched for a second one.
     ///
     /// # Why
-    /// An application that asks for the model on this backend gets one of the two, and nobody knows
-    /// which.
+    /// An application that asks for the model on this backend gets an arbitrary one of the two.
     ///
     /// # Example
     /// `xnnpack/config.json` and `xnnpack_old/config.json`, both of `tiny` for `xnnpack`.
@@ -20,21 +19,21 @@ rule! {
     /// Delete one, or correct its `model`, `size` or `backend`.
     ///
     /// # What it does not see
-    /// Packages in directories of their own beside each other, which may be copies on purpose, and
-    /// configs that are not validated in the same run.
-    PKG049 "config-duplicate" Warning "Two configs are of one model, size and backend." => check
+    /// Packages in separate sibling directories, which may be intended copies, and configs that are
+    /// not validated in the same run.
+    PKG049 "config-duplicate" Warning "Two configs describe the same model, size and backend." => check
 }
 
 fn check(_: &Context<'_>, _: &mut Vec<Finding>) {}
 
-/// The finding about a config that says the same as the one at `other`.
+/// Creates the finding about a config that duplicates the one at `other`.
 pub(in crate::validate) fn config_duplicate(
     anchor: Anchor,
     model: &str,
     backend: Backend,
     other: &str,
 ) -> Finding {
-    let message = format!("{other} is a config of `{model}` for {backend} already");
+    let message = format!("{other} is already a config of `{model}` for {backend}");
     let finding = RULE.meta.finding(anchor, message);
     finding.help("delete one of the two, or correct its `model`, `size` or `backend`")
 }

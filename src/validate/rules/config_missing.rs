@@ -1,4 +1,4 @@
-//! `config-missing`: models without a config.
+//! Rule `config-missing`: reports directories that contain models but no config.
 
 use super::config_name;
 use crate::diagnostic::{Anchor, Finding};
@@ -8,11 +8,11 @@ use crate::validate::listing::listed;
 
 rule! {
     /// # What it checks
-    /// A directory named after a backend that has model files (`.pte`, `.onnx`, `.mlpackage`, …) has a
-    /// `config.json`.
+    /// A directory named after a backend that contains model files (`.pte`, `.onnx`, `.mlpackage`,
+    /// …) has a `config.json`.
     ///
     /// # Why
-    /// Without it no application finds the models, and nothing about them is checked.
+    /// Without a config, applications do not find the models, and the models are not checked.
     ///
     /// # Example
     /// `vulkan/tiny_vulkan_fp16.pte` with nothing beside it.
@@ -21,14 +21,14 @@ rule! {
     /// Write the config (`pkgtool schema config` prints its schema), or delete the directory.
     ///
     /// # What it does not see
-    /// Only directories below the paths that were given, and only those named after a backend.
-    /// Models whose extension is not known here do not count.
+    /// Directories outside the given paths, directories that are not named after a backend, and
+    /// models with an unknown extension.
     PKG043 "config-missing" Warning "A backend's directory has models, but no config.json." => check
 }
 
 fn check(_: &Context<'_>, _: &mut Vec<Finding>) {}
 
-/// The finding about a directory without a config.
+/// Creates the finding about a directory without a config.
 pub(in crate::validate) fn bare_directory(bare: &Bare) -> Finding {
     if let Some(misnamed) = &bare.misnamed {
         return config_name::misnamed(misnamed, bare.has_config);

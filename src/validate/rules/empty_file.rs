@@ -1,4 +1,4 @@
-//! `empty-file`: a config or list without content.
+//! Rule `empty-file`: reports configs and precision lists without content.
 
 use crate::diagnostic::{Anchor, Finding};
 use crate::package::LoadFault;
@@ -6,11 +6,11 @@ use crate::validate::context::Context;
 
 rule! {
     /// # What it checks
-    /// The file has content: it is not 0 bytes long and not white space alone.
+    /// The file has content: it is longer than 0 bytes and not only white space.
     ///
     /// # Why
-    /// An empty `config.json` in a backend directory is what an interrupted upload or a failed
-    /// generator leaves. Nothing can be loaded from it.
+    /// An interrupted upload or a failed generator leaves an empty `config.json` in a backend
+    /// directory. Nothing can be loaded from it.
     ///
     /// # Example
     /// `xnnpack/config.json` of 0 bytes.
@@ -19,7 +19,7 @@ rule! {
     /// Write the config again, or delete the file if the backend is not published.
     ///
     /// # What it does not see
-    /// Files that are no config and no precision list.
+    /// Files other than configs and precision lists.
     PKG001 "empty-file" Error "The file is empty." => check
 }
 

@@ -1,15 +1,16 @@
-//! `exception-stale`: an exception of a `pkgtool.toml` for what is not found any more.
+//! Rule `exception-stale`: reports `[[exception]]` entries of a `pkgtool.toml` that hide no
+//! finding.
 
 use crate::diagnostic::{Anchor, Finding};
 use crate::validate::context::Context;
 
 rule! {
     /// # What it checks
-    /// Each `[[exception]]` of a `pkgtool.toml` hides a finding, and its `until`, if it has one, is not
-    /// past: after that day it hides nothing.
+    /// Each `[[exception]]` of a `pkgtool.toml` hides a finding, and its `until` date, if any, has
+    /// not passed. After that day the exception has no effect.
     ///
     /// # Why
-    /// An exception that outlives its reason hides the next fault at that place.
+    /// An exception that outlives its reason hides the next problem at that place.
     ///
     /// # Example
     /// ```toml
@@ -21,17 +22,17 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Remove the exception, or give it a later day.
+    /// Remove the exception, or set a later date.
     ///
     /// # What it does not see
-    /// Exceptions for files that were not checked in this run and are there, and, with `--no-model`, any
-    /// that hide nothing.
-    PKG057 "exception-stale" Note "An exception hides nothing, or its day is past." => check
+    /// Exceptions for existing files that were not checked in this run. With `--no-model`,
+    /// exceptions that hide nothing are not reported.
+    PKG057 "exception-stale" Note "An exception hides nothing or has expired." => check
 }
 
 fn check(_: &Context<'_>, _: &mut Vec<Finding>) {}
 
-/// The note that an exception there does nothing.
+/// Creates the note about an exception without effect.
 pub fn exception_stale(anchor: Anchor, message: impl Into<String>) -> Finding {
     RULE.meta.finding(anchor, message)
 }

@@ -1,4 +1,4 @@
-//! `external-data`: data that a model needs from other files.
+//! Rule `external-data`: reports missing or unusable external data files of models.
 
 use std::path::{Path, PathBuf};
 
@@ -10,14 +10,14 @@ use crate::validate::references::Referenced;
 
 rule! {
     /// # What it checks
-    /// The data that a model keeps in other files is there: each external-data file of an ONNX
-    /// model lies in the model's own directory or below and is long enough, as does the file of a
-    /// compiled graph that a node `EPContext` refers to; an ExecuTorch program
-    /// with external tensors has sound `.ptd` files beside it, which hold these tensors.
+    /// The external data of a model exists. Each external-data file of an ONNX model is in the
+    /// model's own directory or below, and is long enough. The same holds for the compiled graph of
+    /// an `EPContext` node. An ExecuTorch program with external tensors has valid `.ptd` files
+    /// beside it that contain these tensors.
     ///
     /// # Why
-    /// A model without its weights does not load. A location that leaves the model's directory is
-    /// refused by runtimes, because it could read any file of the machine.
+    /// A model without its weights does not load. Runtimes reject a location outside the model's
+    /// directory, because it could read any file of the machine.
     ///
     /// # Example
     /// An ONNX file whose initializers are in `model.onnx.data`, which was not uploaded.
@@ -26,8 +26,8 @@ rule! {
     /// Put the data file beside the model, or export the model with its weights inside.
     ///
     /// # What it does not see
-    /// What is in the data. The `.ptd` of a program is found by its name alone.
-    PKG040 "external-data" Error "Data that a model keeps in another file is not there." => check
+    /// The content of the data. The `.ptd` of a program is found only by its name.
+    PKG040 "external-data" Error "External data of a model is missing or unusable." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -46,7 +46,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Bytes of the external data that is there.
+/// Returns the total size of the existing external data, in bytes.
 pub(super) fn present_bytes(file: &Referenced) -> u64 {
     let external = file.model_info().map_or(&[][..], |info| &info.external);
     if external.is_empty() {

@@ -1,4 +1,4 @@
-//! `file-empty`: a referenced file of 0 bytes.
+//! Rule `file-empty`: reports referenced files of 0 bytes.
 
 use crate::diagnostic::{Anchor, Finding};
 use crate::validate::context::Context;
@@ -6,16 +6,16 @@ use crate::validate::files::FileState;
 
 rule! {
     /// # What it checks
-    /// No file that the config names is 0 bytes long.
+    /// No file that the config references is 0 bytes long.
     ///
     /// # Why
-    /// It is what an interrupted download, export or upload leaves.
+    /// An interrupted download, export or upload leaves an empty file.
     ///
     /// # Example
     /// `tiny_xnnpack_fp32.pte` of 0 bytes.
     ///
     /// # Fix
-    /// Export or fetch the file again.
+    /// Export or download the file again.
     ///
     /// # What it does not see
     /// Files that are nearly empty.
@@ -30,7 +30,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             let anchor = Anchor::Value(file.file.path.clone());
             let message = format!("`{}` is empty (0 bytes)", file.file.reference);
             let finding = RULE.meta.finding(anchor, message);
-            findings.push(finding.help("export or fetch the file again").about(&facts.path));
+            findings.push(finding.help("export or download the file again").about(&facts.path));
         }
     }
 }

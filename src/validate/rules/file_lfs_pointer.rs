@@ -1,4 +1,4 @@
-//! `file-lfs-pointer`: Git LFS's stand-in instead of the file.
+//! Rule `file-lfs-pointer`: reports Git LFS pointers in place of the real files.
 
 use crate::diagnostic::{Anchor, Finding};
 use crate::package::LoadFault;
@@ -7,12 +7,12 @@ use crate::validate::files::FileState;
 
 rule! {
     /// # What it checks
-    /// Neither the config nor a file that it names is a Git LFS pointer: the text of some 130
-    /// bytes that stands for a large file in a clone made without Git LFS. With `--no-model`,
-    /// models may be pointers; their real size is still known and compared.
+    /// Neither the config nor a file that it references is a Git LFS pointer. A pointer is a text
+    /// of about 130 bytes that replaces a large file in a clone made without Git LFS. With
+    /// `--no-model`, models may be pointers; their real size is still known and compared.
     ///
     /// # Why
-    /// The package on disk can't be used or checked. The file itself is not broken.
+    /// The package on disk can be neither used nor checked. The file itself is not broken.
     ///
     /// # Example
     /// ```text
@@ -26,7 +26,7 @@ rule! {
     /// `actions/checkout` the input `lfs: true`.
     ///
     /// # What it does not see
-    /// Whether the object that a pointer names exists, and pointers of other systems (DVC, Xet).
+    /// Whether the object of a pointer exists, and pointers of other systems (DVC, Xet).
     PKG018 "file-lfs-pointer" Error "A file is a Git LFS pointer, not the file itself." => check
 }
 

@@ -1,4 +1,4 @@
-//! `file-missing`: a reference to nothing.
+//! Rule `file-missing`: reports references to files that do not exist.
 
 use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::validate::context::Context;
@@ -7,16 +7,16 @@ use crate::validate::mend::Mend;
 use crate::package::leftover::is_placeholder;
 use crate::validate::nearby;
 
-/// Missing files of one config for which directories are searched.
+/// Maximum number of missing files per config for which a suggestion is searched.
 const MAX_SUGGESTIONS: usize = 50;
 
 rule! {
     /// # What it checks
-    /// Every file that the config names exists: `file`, `components`, `tokenizer`,
+    /// Every file that the config references exists: `file`, `components`, `tokenizer`,
     /// `tokenizer_config`. Paths are relative to the config's directory.
     ///
     /// # Why
-    /// A download of the package fails, or succeeds without the part that is missing.
+    /// A download of the package fails, or succeeds without the missing file.
     ///
     /// # Example
     /// ```json
@@ -25,13 +25,14 @@ rule! {
     /// where the file is at the repository root and `"../tokenizer.json"` was meant.
     ///
     /// # Fix
-    /// Correct the path, or add the file. `pkgtool fix` does where one file can be meant: of the same name higher
-    /// up, of another case or spelling, without its extension, or of the very name that the convention gives it;
-    /// where the names differ in digits, only with `--unsafe`.
+    /// Correct the path, or add the file. `pkgtool fix` corrects the path if only one file can be
+    /// meant: a file with the same name in a parent directory, with another case or spelling,
+    /// without its extension, or with exactly the conventional name. If the names differ in digits,
+    /// it does so only with `--unsafe`.
     ///
     /// # What it does not see
-    /// References in the files that a config names (a tokenizer's own references). Where names are not
-    /// case-sensitive, a wrong case is found only on another machine.
+    /// References inside the referenced files, such as those of a tokenizer. On a case-insensitive
+    /// disk, a wrong case is detected only on another machine.
     PKG015 "file-missing" Error fix Unsafe "A file that the config names does not exist." => check
 }
 
@@ -43,7 +44,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let what = match &facts.state {
             FileState::Missing if !is_placeholder(reference) => "does not exist".to_owned(),
             FileState::Dangling(target) => format!(
-                "is a symbolic link to `{}`, where nothing is",
+                "is a symbolic link to `{}`, which does not exist",
                 target.display()
             ),
             _ => continue,

@@ -1,4 +1,4 @@
-//! `file-name`: model files whose names depart from the convention.
+//! Rule `file-name`: reports model files whose names deviate from the naming convention.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -19,29 +19,29 @@ use crate::package::leftover::is_placeholder;
 rule! {
     /// # What it checks
     /// A model file in the config's directory is named
-    /// `<model>[_<size>][_<component>]_<backend>_<precision>.<extension>`, in lower case, and its
-    /// backend and precision are the config's. Further tokens (a chip, a resolution) may stand
-    /// between and after.
+    /// `<model>[_<size>][_<component>]_<backend>_<precision>.<extension>`, in lower case. Its
+    /// backend and precision are those of the config. Further tokens (a chip, a resolution) may
+    /// stand between these parts and after them.
     ///
     /// # Why
-    /// People and scripts pick files by their names. A name that says one precision in a variant
-    /// of another means that one of the two is wrong.
+    /// People and scripts choose files by name. If the name and the variant give different
+    /// precisions, one of the two is wrong.
     ///
     /// # Example
     /// `tiny_xnnpack_fp32.pte` in the variant `int8`.
     ///
     /// # Fix
-    /// Rename the file, or correct the config. `pkgtool fix --unsafe` renames a sound model file, unless its name
-    /// says another backend or precision, and writes the new name into every config that it was given. A file that
-    /// others name as well keeps its name.
+    /// Rename the file, or correct the config. `pkgtool fix --unsafe` renames a valid model file
+    /// and updates every given config, unless the file name contains another backend or precision.
+    /// A file that other configs reference too keeps its name.
     ///
     /// # What it does not see
-    /// Files outside the config's directory, which several backends may share; whether a free token
-    /// means anything; the size. A name that another finding explains is not judged again.
+    /// Files outside the config's directory, which several backends may share; the meaning of
+    /// additional tokens; the size. A name that another finding explains is not reported again.
     PKG025 "file-name" Warning fix Unsafe "A model file's name departs from the convention." => check
 }
 
-/// A name at fault.
+/// A model file with an unconventional name.
 struct Judged<'a> {
     file: &'a Referenced,
     name: &'a str,
@@ -54,7 +54,8 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let models = context.files.iter().filter(|file| file.is_model);
     let mut judged = Vec::new();
     let mut all = 0;
-    // What lies outside belongs to several backends or packages, and can be named after none.
+    // Files outside the directory may be shared by several backends or packages, so the convention
+    // does not apply.
     for file in models.filter(|file| !leaves_directory(&file.file.reference)) {
         all += 1;
         let variant = file.variant.and_then(|index| config.variants.get(index));
@@ -82,7 +83,8 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// All files begin with something else: then it is one fault, and maybe not theirs.
+/// Reports all files at once if none begins with the model token: it is one mistake, possibly in
+/// `model`.
 fn other_model(judged: &[Judged<'_>]) -> Finding {
     let model = judged[0].expected.model.unwrap_or_default();
     let names = listed(judged.iter().map(|one| format!("`{}`", one.name)));
@@ -104,7 +106,7 @@ fn judge<'a>(
         return None;
     }
     let list = &context.precisions.list;
-    // What is not there has its own finding, and so has an unknown precision.
+    // Missing files and unknown precisions have findings of their own.
     let is_there = facts.is_file() || matches!(facts.state, FileState::Directory(_));
     if !is_there || file.is_wrong_directory() || !list.contains(precision) {
         return None;
@@ -120,12 +122,12 @@ fn judge<'a>(
     let name = steps::name(Path::new(&file.file.reference))?;
     let fault = expected.check(name, list.tokens()).err()?;
     let told = match &fault {
-        // A line that was copied and not changed is `file-shared`'s, or `variant-duplicate`'s.
+        // A copied line that was not adapted is reported by `file-shared` or `variant-duplicate`.
         NameFault::OtherPrecision(_) => {
             context.models_at(&facts.path).count() > 1 || has_twin(config, variant)
         }
-        // A field that the directory contradicts too is `backend-directory`'s, a program that was
-        // made for the other backend `backend-delegate`'s.
+        // If the directory contradicts the field too, `backend-directory` reports it. If the
+        // program was exported for the other backend, `backend-delegate` reports it.
         NameFault::OtherBackend(other) => {
             let directory = context.absolute.file_name();
             let in_other = directory.is_some_and(|name| name == other.name());
@@ -138,32 +140,34 @@ fn judge<'a>(
     (!told).then_some(Judged { file, name, fault, expected })
 }
 
-/// Whether another variant has the same precision.
+/// Returns whether another variant has the same precision.
 fn has_twin(config: &Config, variant: &Variant) -> bool {
     let same = config.variants.iter().filter(|other| other.precision == variant.precision);
     same.count() > 1
 }
 
 impl Judged<'_> {
-    /// The name by the convention.
+    /// Returns the conventional name.
     fn proposal(&self) -> String {
         let extension = Path::new(self.name).extension().and_then(|it| it.to_str());
         self.expected.name(extension.unwrap_or("pte"))
     }
 
-    /// Whether the file has this name already, beside its own: an interrupted renaming leaves both.
+    /// Returns whether the proposed name is already a second name of the file, as an interrupted
+    /// renaming leaves it.
     fn has_name(&self, proposal: &str) -> bool {
         let facts = self.file.facts.as_ref();
         facts.is_ok_and(|facts| is_same_file(&facts.path, &facts.path.with_file_name(proposal)))
     }
 
-    /// The file under the name by the convention, where only the convention speaks against its own.
+    /// Returns the fix that renames the file, if its name violates only the convention.
     fn renamed(&self, context: &Context<'_>, proposal: &str) -> Option<Fix> {
-        // Which of the two is wrong, the name or the config, is not known.
+        // Either the name or the config is wrong; it is unknown which.
         if matches!(self.fault, NameFault::OtherBackend(_) | NameFault::OtherPrecision(_)) {
             return None;
         }
-        // Without the model's token the name would be nobody's. Weights beside a model are found by its name.
+        // Without a model token the new name would be incomplete. External weights are found by the
+        // model's file name.
         let has_weights = self.file.model_info().is_none_or(|info| !info.external.is_empty());
         if self.expected.model.is_none() || has_weights {
             return None;
@@ -189,9 +193,9 @@ impl Judged<'_> {
             (NameFault::OtherPrecision(other), _) => {
                 format!("if the file is {other}, correct `precision`; otherwise rename it")
             }
-            (_, Some(name)) => format!("by the convention it is `{name}`"),
-            (_, None) => "by the convention it is `<model>[_<size>][_<component>]_<backend>_<precision>`; \
-                          where that is taken, add a token that tells the files apart"
+            (_, Some(name)) => format!("the conventional name is `{name}`"),
+            (_, None) => "the conventional name is `<model>[_<size>][_<component>]_<backend>_<precision>`; \
+                          if that is taken, add a token that distinguishes the files"
                 .to_owned(),
         };
         let anchor = Anchor::Value(self.file.file.path.clone());
@@ -200,7 +204,7 @@ impl Judged<'_> {
     }
 }
 
-/// A token of the config, unless it is itself at fault: then no name can follow it.
+/// Returns a token of the config, unless it is invalid: then no name can follow it.
 fn token<'t>(context: &Context<'_>, key: &str, token: Option<&'t str>) -> Option<&'t str> {
     let is_sound = || !context.is_violated_at(key);
     token.filter(|token| !is_placeholder(token) && is_sound())
@@ -212,10 +216,10 @@ fn describe(name: &str, fault: &NameFault, expected: &Expected<'_>) -> String {
             format!("`{name}` has characters other than `a`–`z`, `0`–`9` and `_`")
         }
         NameFault::OtherBackend(other) => {
-            format!("`{name}` says {other}, the config's backend is {}", expected.backend)
+            format!("`{name}` says {other}, but the config's backend is {}", expected.backend)
         }
         NameFault::OtherPrecision(other) => {
-            format!("`{name}` says {other}, the variant's precision is {}", expected.precision)
+            format!("`{name}` says {other}, but the variant's precision is {}", expected.precision)
         }
         NameFault::NoModel => format!(
             "`{name}` does not begin with the model token `{}`",

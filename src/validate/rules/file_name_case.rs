@@ -1,4 +1,5 @@
-//! `file-name-case`: names that only disks which tell upper from lower case keep apart, or only others find.
+//! Rule `file-name-case`: reports file names that differ only in case, from each other or from a
+//! reference.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,42 +12,44 @@ use crate::source::hashed::Map;
 use crate::validate::context::Context;
 use crate::validate::references::{Referenced, leaves_directory};
 
-/// Most entries of a directory that are looked at.
+/// Maximum number of entries inspected per directory.
 const MAX_ENTRIES: usize = 1000;
 
 rule! {
     /// # What it checks
-    /// No two files of a package, model files of the config's directory and files that it names, have names that
-    /// differ only in case, and a reference has the case of the file's name.
+    /// No two files of a package have names that differ only in case. The rule compares the model
+    /// files in the config's directory and all referenced files. A reference has the same case as
+    /// the file's name.
     ///
     /// # Why
-    /// macOS and Windows ignore case, Linux, Android and hubs do not. Of two such files one replaces the other in a
-    /// checkout, and a name of the wrong case is found on one machine and not on the next.
+    /// macOS and Windows ignore case; Linux, Android and hubs do not. In a checkout, one of two
+    /// such files replaces the other. A reference with the wrong case works on one machine and
+    /// fails on the next.
     ///
     /// # Example
     /// `Tiny_xnnpack_fp32.pte` beside `tiny_xnnpack_fp32.pte`.
     ///
     /// # Fix
-    /// Rename or delete one of the two; write a reference as the file is named.
+    /// Rename or delete one of the two. Write a reference exactly like the file's name.
     ///
     /// # What it does not see
-    /// Files outside the config's directory that it does not name. On Linux a reference of the wrong case to a file
-    /// outside the config's directory, if the disk ignores case; where the disk does not, the file is missing
-    /// (`file-missing`).
+    /// Unreferenced files outside the config's directory. On Linux, references with the wrong case
+    /// to files outside the config's directory: a case-insensitive disk hides them, and on other
+    /// disks the file is missing (`file-missing`).
     PKG060 "file-name-case" Error "Names of files differ only in case." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let beside = context.models_beside.unwrap_or_default();
     let references = context.files.iter().map(|file| file.file.reference.as_str());
-    // Without an upper-case letter no two names differ in case alone.
+    // Names without upper-case letters cannot differ only in case.
     if !beside.iter().map(String::as_str).chain(references).any(has_upper) {
         return;
     }
     let there = context.files.iter().filter(|file| file.facts.as_ref().is_ok_and(|facts| !facts.is_missing()));
     for file in there.clone() {
         if let Some(real) = real_name(file, beside) {
-            let message = format!("`{}` is called `{real}`: a disk that tells cases apart does not find it", file.file.reference);
+            let message = format!("`{}` is called `{real}`: a case-sensitive disk does not find it", file.file.reference);
             let finding = RULE.meta.finding(Anchor::Value(file.file.path.clone()), message);
             findings.push(finding.help("write the reference as the file is named"));
         }
@@ -64,7 +67,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             let (Some(one), Some(other)) = (steps::name(&known.0), steps::name(&path)) else { continue };
             let at = place.or(known.1).cloned();
             let anchor = at.map_or_else(|| Anchor::Key(JsonPath::root().key("variants")), Anchor::Value);
-            let message = format!("`{one}` and `{other}` differ only in case: where a disk ignores case, they are one file");
+            let message = format!("`{one}` and `{other}` differ only in case: on a case-insensitive disk they are one file");
             findings.push(RULE.meta.finding(anchor, message).help("rename or delete one of them"));
             told.push(key);
         }
@@ -75,20 +78,20 @@ fn has_upper(name: &str) -> bool {
     name.bytes().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii())
 }
 
-/// The name of the file that a reference leads to, if it differs in case from the reference's.
+/// Returns the name of the referenced file, if it differs from the reference only in case.
 fn real_name(file: &Referenced, beside: &[String]) -> Option<String> {
     let path = &file.facts.as_ref().ok()?.path;
     let name = steps::name(path)?;
     if file.is_model && !leaves_directory(&file.file.reference) && !file.file.reference.contains('/') {
         return other_case(name, beside.iter().map(String::as_str));
     }
-    // Where disks are usually case-sensitive, the file would be missing.
+    // On systems with case-sensitive disks, the file would be missing.
     let ignores_case = cfg!(any(windows, target_os = "macos"));
     let names = ignores_case.then(|| names_in(path.parent()?)).flatten()?;
     other_case(name, names.iter().map(String::as_str))
 }
 
-/// The only near name of another case, unless the name itself is there.
+/// Returns a name that differs only in case, unless the exact name exists too.
 fn other_case<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<String> {
     let mut other = None;
     for known in names {

@@ -1,4 +1,4 @@
-//! `file-outside-package`: a reference that can't be part of the package.
+//! Rule `file-outside-package`: reports references that cannot be part of the package.
 
 use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::package::reference::{self, ReferenceError};
@@ -7,14 +7,14 @@ use crate::validate::mend::Mend;
 
 rule! {
     /// # What it checks
-    /// Every reference is a relative path with `/` that stays inside the package root: the nearest
-    /// directory above with a `.git`, else the root of a download from a hub (`.gitattributes`,
-    /// `.cache/huggingface`, a directory in `snapshots`), else two levels above the config's
-    /// directory. How the config was named on the command line makes no difference. No absolute
-    /// path, backslash or URL, no directory, and not the config itself.
+    /// Every reference is a relative path with `/` that stays inside the package root. The root is
+    /// the nearest parent directory with a `.git`; else the root of a download from a hub
+    /// (`.gitattributes`, `.cache/huggingface`, a directory in `snapshots`); else two levels above
+    /// the config's directory. The spelling of the config's path on the command line does not
+    /// matter. Absolute paths, backslashes, URLs, directories and the config itself are rejected.
     ///
     /// # Why
-    /// A package is downloaded as a tree of files. What lies outside of it is not there on the
+    /// A package is downloaded as a tree of files. Files outside the tree are missing on the
     /// device, and a path that leaves the tree is an attack or an accident.
     ///
     /// # Example
@@ -23,12 +23,13 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Move the file into the repository and name it relative to the config. `pkgtool fix` writes `/` for a backslash
-    /// where that leads to a file.
+    /// Move the file into the repository and name it relative to the config. `pkgtool fix` replaces
+    /// a backslash by `/` if the result leads to a file.
     ///
     /// # What it does not see
-    /// Where symbolic links lead: references are judged by their text, and `file-unreadable` reports a link that leads
-    /// out. Without a repository's root, two levels above the config may be more than the package.
+    /// Targets of symbolic links: this rule judges only the text of a reference, and
+    /// `file-unreadable` reports a link that leads out of the package. Without a repository's root,
+    /// two levels above the config may be more than the package.
     PKG016 "file-outside-package" Error fix Safe "A reference does not stay inside the package." => check
 }
 

@@ -1,4 +1,4 @@
-//! `file-shared`: one model file in two variants.
+//! Rule `file-shared`: reports model files that the config references more than once.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -11,13 +11,13 @@ use crate::validate::references::Referenced;
 
 rule! {
     /// # What it checks
-    /// No model file is named twice: by two variants, or as two components of one. A component that
-    /// variants of one precision share while their other components differ (a text encoder of two
-    /// resolutions) is meant; if the precisions differ it is a note.
+    /// No model file is referenced twice, by two variants or as two components of one variant.
+    /// Variants of one precision may share a component while their other components differ, such as
+    /// a text encoder used with two resolutions. If the precisions differ, sharing is a note.
     ///
     /// # Why
-    /// Variants differ in precision; a file has one. Usually a line was copied and the name not
-    /// changed. Components that are data (`tokenizer.json`, a voice) may be shared.
+    /// Variants differ in precision, but a file has only one. Usually a line was copied and the
+    /// name not changed. Data components (`tokenizer.json`, a voice) may be shared.
     ///
     /// # Example
     /// Variants `fp32` and `int8` that both name `tiny_xnnpack_fp32.pte`.
@@ -44,14 +44,14 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let reference = &file.file.reference;
         let position = context.variants()[other].position;
         let (severity, message, help) = if other == variant {
-            let message = format!("another component of this variant is `{reference}` already");
+            let message = format!("another component of this variant is already `{reference}`");
             (Severity::Warning, message, "name each component's own file")
         } else if !is_same_component(earlier, file)
             || *same_parts
                 .entry((other, variant))
                 .or_insert_with(|| has_same_parts(context, other, variant))
         {
-            let message = format!("variant {position} names `{reference}` already");
+            let message = format!("variant {position} already names `{reference}`");
             (Severity::Warning, message, "name this variant's own file")
         } else if precision(context, other) == precision(context, variant) {
             continue;
@@ -73,7 +73,7 @@ fn is_same_component(one: &Referenced, other: &Referenced) -> bool {
     one.file.component.is_some() && one.file.component == other.file.component
 }
 
-/// Whether nothing tells two variants apart: all their components are the same files.
+/// Returns whether two variants have exactly the same files.
 fn has_same_parts(context: &Context<'_>, one: usize, other: usize) -> bool {
     let [one, other] = [one, other].map(|variant| &context.variants()[variant].files);
     let parts = |files: &[FileRef]| {

@@ -1,4 +1,4 @@
-//! `file-unlisted`: a model file that no variant names.
+//! Rule `file-unlisted`: reports model files in the config's directory that no variant references.
 
 use std::fs;
 use std::path::Path;
@@ -11,39 +11,38 @@ use crate::source::same_file::is_same_file;
 use crate::validate::context::Context;
 use crate::validate::references::Referenced;
 
-/// Most listed files that an unlisted one is compared with.
+/// Maximum number of listed files compared with each unlisted one.
 const MAX_COMPARED: usize = 200;
 
-/// Most unlisted files named in one config's findings.
+/// Maximum number of unlisted files reported for one config.
 const MAX_LISTED: usize = 20;
 
 rule! {
     /// # What it checks
-    /// Every model file in the config's directory (`.pte`, `.onnx`, `.mlpackage`, …) is named by a
-    /// variant. Nothing is said while a reference of the config can't be followed: it may be meant for
-    /// the file.
+    /// Every model file in the config's directory (`.pte`, `.onnx`, `.mlpackage`, …) is referenced
+    /// by a variant. The rule is silent while a reference of the config cannot be resolved, because
+    /// that reference may be meant for the file.
     ///
     /// # Why
-    /// A file that no variant names is published and downloaded for nothing, or a variant was
-    /// forgotten.
+    /// Either the file is published and downloaded for nothing, or a variant was forgotten.
     ///
     /// # Example
-    /// `tiny_xnnpack_int8.pte` beside a config whose only variant is `fp32`; `._tiny_xnnpack_fp32.pte`, which macOS
-    /// writes on foreign disks.
+    /// `tiny_xnnpack_int8.pte` beside a config whose only variant is `fp32`;
+    /// `._tiny_xnnpack_fp32.pte`, which macOS writes on foreign disks.
     ///
     /// # Fix
-    /// Add a variant for it, or delete the file. `pkgtool fix --unsafe` takes away a second name (a hard link) of a
-    /// file that is listed.
+    /// Add a variant for it, or delete the file. `pkgtool fix --unsafe` removes a second name (a
+    /// hard link) of a listed file.
     ///
     /// # What it does not see
-    /// Files in other directories, weights beside models, and extensions that are not known here.
-    PKG020 "file-unlisted" Warning fix Unsafe "A model file in the directory is named by no variant." => check
+    /// Files in other directories, weights beside models, and files with unknown extensions.
+    PKG020 "file-unlisted" Warning fix Unsafe "No variant references a model file in the directory." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    // Without all references, a file that is named would look unlisted.
+    // Without the complete config, a referenced file would look unlisted.
     let complete = context.config.is_some() && context.violations.is_empty();
-    // With both `file` and `components`, or neither, it is not known what was meant.
+    // A variant with both `file` and `components`, or neither, is ambiguous.
     let mut variants = context.variants().iter();
     let clear = variants.all(|variant| variant.has_file != variant.has_components);
     let mut files = context.files.iter();
@@ -54,7 +53,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let facts = context.files.iter().filter_map(|file| file.facts.as_ref().ok());
     let here = facts.filter(|facts| steps::above(&facts.path) == Some(&directory));
     let listed: Set<&str> = here.filter_map(|facts| steps::name(&facts.path)).collect();
-    // Of names that differ only in case `file-name-case` speaks.
+    // `file-name-case` reports names that differ only in case.
     let is_listed = |name: &String| {
         listed.contains(name.as_str()) || listed.iter().any(|other| other.eq_ignore_ascii_case(name))
     };
@@ -67,7 +66,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     for name in unlisted {
         let anchor = Anchor::Key(crate::source::JsonPath::root().key("variants"));
         if model_file::is_shadow(&name) {
-            let message = format!("`{name}` is no model: macOS keeps attributes of `{}` in it", &name[2..]);
+            let message = format!("`{name}` is not a model: macOS keeps attributes of `{}` in it", &name[2..]);
             findings.push(RULE.meta.finding(anchor, message).help("delete it; `dot_clean` removes such files"));
             continue;
         }
@@ -78,7 +77,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// A second name of a file that is listed goes: it is what an interrupted renaming left.
+/// Removes a second name of a listed file, as an interrupted renaming leaves it.
 fn second_name(context: &Context<'_>, name: &str) -> Option<Fix> {
     let path = normalize(&context.directory.join(name));
     let facts = context.files.iter().filter_map(|file| file.facts.as_ref().ok());
@@ -87,8 +86,8 @@ fn second_name(context: &Context<'_>, name: &str) -> Option<Fix> {
     Some(Fix::needs_consent(title, Vec::new()).renaming(path, listed.clone()))
 }
 
-/// Whether a reference leads to a file, or to none of the variants'. One that does not may be meant
-/// for the file that looks unlisted.
+/// Returns whether a reference resolves, or does not belong to a model. An unresolved reference may
+/// be meant for the file that looks unlisted.
 fn is_followed(file: &Referenced) -> bool {
     match &file.facts {
         Ok(facts) => !(file.is_model && (facts.is_missing() || file.is_wrong_directory())),

@@ -1,4 +1,4 @@
-//! `file-unreadable`: a file or directory that can't be read.
+//! Rule `file-unreadable`: reports files and directories that cannot be read.
 
 use crate::diagnostic::{Anchor, Finding};
 use crate::model::ModelError;
@@ -8,24 +8,24 @@ use crate::validate::files::{FileState, ModelFacts};
 
 rule! {
     /// # What it checks
-    /// Configs, the files they name and the directories that are walked can be read, are regular
-    /// files (no pipes, no devices, no directory in a file's place), and a config has at most 4 MiB.
-    /// Models that are directories (`.mlpackage`, `.mlmodelc`) may be directories. No symbolic link
-    /// leads out of the package; a link into the blobs of a hub's cache is fine, and so is one that was
-    /// named on the command line.
+    /// Configs, the files they reference and the searched directories can be read. They are regular
+    /// files (no pipes, no devices, no directory in place of a file), and a config has at most 4
+    /// MiB. Models that are directories (`.mlpackage`, `.mlmodelc`) are allowed. No symbolic link
+    /// leads out of the package. Links into the blobs of a hub's cache and links given on the
+    /// command line are allowed.
     ///
     /// # Why
-    /// What can't be read is not checked, and silence would look like approval. A link out of the
-    /// package reads the files of whoever checks it, and is not there on a device.
+    /// Unreadable files are not checked, and silence would look like approval. A link out of the
+    /// package reads the files of the person who checks it, and is missing on a device.
     ///
     /// # Example
     /// A `config.json` without read permission, or a broken symbolic link.
     ///
     /// # Fix
-    /// Correct the permissions or the link; put a copy in the place of a link that leads out.
+    /// Correct the permissions or the link. Replace a link that leads out by a copy.
     ///
     /// # What it does not see
-    /// Files that another user may not read.
+    /// Files that are unreadable only for other users.
     PKG039 "file-unreadable" Error "A file cannot be read." => check
 }
 
@@ -62,7 +62,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 
 const HELP: &str = "check its permissions; a link must lead to a file of the package";
 
-/// A finding about a directory that a walk could not enter.
+/// Creates the finding about a directory that could not be searched.
 pub(in crate::validate) fn unreadable_directory(reason: &str) -> Finding {
     let message = format!("the directory cannot be read: {reason}");
     RULE.meta.finding(Anchor::File, message).help(HELP)

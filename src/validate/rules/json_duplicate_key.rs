@@ -1,4 +1,4 @@
-//! `json-duplicate-key`: an object that has a key twice.
+//! Rule `json-duplicate-key`: reports objects that contain a key twice.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ rule! {
     /// No object of the file has the same key twice.
     ///
     /// # Why
-    /// Parsers disagree on which of the two counts; most take the last without a word. So two
+    /// Parsers disagree on which of the two values counts; most silently take the last. So two
     /// readers of one package can see different models.
     ///
     /// # Example
@@ -22,7 +22,7 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Remove all but one. `pkgtool fix` does where the values are the same.
+    /// Remove all but one. `pkgtool fix` does this if the values are the same.
     ///
     /// # What it does not see
     /// Keys that differ in case or in a letter; those are unknown keys (`schema`).
@@ -65,7 +65,7 @@ fn visit(node: &Node, trail: Trail<'_>, context: &Context<'_>, findings: &mut Ve
     }
 }
 
-/// Removes a member whose key has the same value everywhere in its object; `values` are all of them.
+/// Removes a repeated member if `values`, all values of its key in the object, are equal.
 fn repetition(
     object: &Node,
     index: usize,

@@ -1,4 +1,4 @@
-//! `json-syntax`: a config or list that is no JSON.
+//! Rule `json-syntax`: reports configs and precision lists that are invalid JSON.
 
 use crate::diagnostic::{Anchor, Finding, Fix};
 use crate::package::LoadFault;
@@ -7,12 +7,13 @@ use crate::validate::context::Context;
 
 rule! {
     /// # What it checks
-    /// The file is JSON as RFC 8259 has it: UTF-8 without a byte order mark, no comments, no
-    /// trailing commas, no single quotes; nested at most 127 levels deep, with at most 100000 values
-    /// and keys of at most 256 bytes.
+    /// The file is valid JSON according to RFC 8259: UTF-8 without a byte order mark, no comments,
+    /// no trailing commas, no single quotes. It is nested at most 127 levels deep, and has at most
+    /// 100000 values and keys of at most 256 bytes.
     ///
     /// # Why
-    /// Applications read configs with strict parsers. What an editor forgives, a phone does not.
+    /// Applications read configs with strict parsers. A phone rejects errors that an editor
+    /// tolerates.
     ///
     /// # Example
     /// ```json
@@ -20,22 +21,23 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Correct the text at the place shown. Only the first fault of a file can be shown. Where comments,
-    /// commas after the last item, single or curly quotes, keys without quotes, `True`, `False` and `None`, no-break
-    /// spaces and a byte order mark are all that is wrong, `pkgtool fix` takes them out.
+    /// Correct the text at the reported location. Only the first error of a file is reported.
+    /// `pkgtool fix` repairs the file if its only errors are comments, trailing commas, single or
+    /// curly quotes, unquoted keys, `True`, `False` and `None`, no-break spaces, or a byte order
+    /// mark.
     ///
     /// # What it does not see
-    /// Anything behind the first fault: what was not parsed is not checked.
-    PKG002 "json-syntax" Error fix Safe "The file is not JSON." => check
+    /// Anything after the first error, because it cannot be parsed.
+    PKG002 "json-syntax" Error fix Safe "The file is not valid JSON." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     if let Some(LoadFault::Syntax(error)) = context.fault() {
         let finding = RULE.meta.finding(
             Anchor::Text(error.span),
-            format!("not readable as JSON: {}", error.message),
+            format!("invalid JSON: {}", error.message),
         );
-        // Of what is no UTF-8 only the beginning is known.
+        // For text that is not UTF-8, only the valid beginning is known.
         let is_text = !error.span.is_empty() || error.span.start < context.loaded.text.len();
         let made = is_text.then(|| strict(&context.loaded.text)).flatten();
         let fix = made.map(|made| Fix::safe(made.title, made.edits));
@@ -43,7 +45,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Why a file has no document, in a few words.
+/// Describes briefly why a file could not be loaded.
 pub(in crate::validate) fn describe_fault(fault: &LoadFault) -> String {
     fault.to_string()
 }

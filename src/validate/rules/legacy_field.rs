@@ -1,4 +1,4 @@
-//! `legacy-field`: fields of an earlier revision of the format.
+//! Rule `legacy-field`: reports fields of an earlier revision of the format.
 
 use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::package::leftover::LEGACY_VARIANT_FIELDS;
@@ -7,12 +7,11 @@ use crate::validate::mend::Mend;
 
 rule! {
     /// # What it checks
-    /// No variant carries `quantized` or `default`, fields of an earlier revision of the format.
+    /// No variant has the fields `quantized` or `default` of an earlier revision of the format.
     ///
     /// # Why
-    /// Both were dropped: whether a variant is quantized follows from its precision token and the
-    /// precision list alone, and no variant is a default. A field that is still there can
-    /// contradict the list.
+    /// Both were removed. The precision token and the precision list alone decide whether a variant
+    /// is quantized, and there are no default variants. A remaining field can contradict the list.
     ///
     /// # Example
     /// ```json
@@ -20,11 +19,11 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Delete the field; `pkgtool fix` does.
+    /// Delete the field; `pkgtool fix` does this.
     ///
     /// # What it does not see
     /// Fields of other revisions; they are unknown keys (`schema`).
-    PKG005 "legacy-field" Error fix Safe "A variant has a field that the format dropped." => check
+    PKG005 "legacy-field" Error fix Safe "A variant has a field of an earlier revision of the format." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {

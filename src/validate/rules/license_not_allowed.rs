@@ -1,4 +1,4 @@
-//! `license-not-allowed`: a licence that the project does not take.
+//! Rule `license-not-allowed`: reports licences that the project does not allow.
 
 use crate::diagnostic::{Anchor, Finding};
 use crate::package::leftover::is_placeholder;
@@ -9,12 +9,12 @@ use crate::validate::listing::listed;
 
 rule! {
     /// # What it checks
-    /// `license` is one of `allow-licenses` in the `pkgtool.toml` that rules the config, or of
-    /// `--allow-license`. Of an SPDX expression the allowed ones must suffice: one side of `OR`, both of
-    /// `AND`. Without such a list every licence is allowed.
+    /// `license` is one of `allow-licenses` in the `pkgtool.toml` that applies to the config, or of
+    /// `--allow-license`. In an SPDX expression, the allowed licences must suffice: one side of
+    /// `OR`, both sides of `AND`. Without such a list, every licence is allowed.
     ///
     /// # Why
-    /// What may be published is decided once, not in each review.
+    /// The project decides once which licences may be published, not in each review.
     ///
     /// # Example
     /// ```toml
@@ -26,9 +26,9 @@ rule! {
     /// Leave the package out, or allow the licence if it may be published.
     ///
     /// # What it does not see
-    /// Whether the licence is the model's. A text that only looks like an allowed one is told by
-    /// `license-unknown`.
-    PKG054 "license-not-allowed" Error "The licence is not one that the project allows." => check
+    /// Whether the model really has this licence. `license-unknown` reports a text that only
+    /// resembles an allowed one.
+    PKG054 "license-not-allowed" Error "The project does not allow the licence." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -49,6 +49,6 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let finding = RULE.meta.finding(anchor, format!("`{license}` is not allowed in this project"));
     findings.push(finding.help(match &allowed[..] {
         [] => "no licence is allowed".to_owned(),
-        allowed => format!("allowed are: {}", listed(allowed.iter().map(String::as_str))),
+        allowed => format!("allowed: {}", listed(allowed.iter().map(String::as_str))),
     }));
 }

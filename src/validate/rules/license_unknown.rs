@@ -1,4 +1,4 @@
-//! `license-unknown`: a licence nobody knows by this name.
+//! Rule `license-unknown`: reports licences that are neither SPDX identifiers nor known slugs.
 
 use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::package::license::{self, License};
@@ -10,8 +10,8 @@ use crate::validate::mend::Mend;
 rule! {
     /// # What it checks
     /// `license` is an SPDX identifier or expression (in any case) or a known model-card slug such
-    /// as `llama-3.2-community`. For a text that only looks like one (`Apache 2.0`, `GPL`, a space too
-    /// many) the finding says the right one.
+    /// as `llama-3.2-community`. If a text only resembles one (`Apache 2.0`, `GPL`, an extra
+    /// space), the finding suggests the right one.
     ///
     /// # Why
     /// Tools that sort packages by licence, and lawyers, look for these names.
@@ -22,11 +22,11 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Use the SPDX identifier (`Apache-2.0`), or `LicenseRef-` and a name for one of your own.
-    /// `pkgtool fix --unsafe` writes the identifier where only one can be meant.
+    /// Use the SPDX identifier (`Apache-2.0`), or `LicenseRef-` and a name for your own licence.
+    /// `pkgtool fix --unsafe` writes the identifier if only one can be meant.
     ///
     /// # What it does not see
-    /// Whether the licence is the model's.
+    /// Whether the model really has this licence.
     PKG026 "license-unknown" Note fix Unsafe "The licence is neither an SPDX identifier nor a known slug." => check
 }
 
@@ -48,13 +48,13 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             let words: Vec<String> = meant.iter().map(|name| format!("\"{name}\"")).collect();
             let help = match &words[..] {
                 [one] => format!("write \"license\": {one}"),
-                several => format!("say which: {}", several.join(", ")),
+                several => format!("choose one: {}", several.join(", ")),
             };
             ("only looks like an SPDX identifier or a known licence slug", help)
         }
         License::Unknown => (
             "is neither an SPDX identifier nor a known licence slug",
-            "SPDX: https://spdx.org/licenses; `LicenseRef-NAME` for one of your own".to_owned(),
+            "SPDX: https://spdx.org/licenses; `LicenseRef-NAME` for your own".to_owned(),
         ),
     };
     let anchor = Anchor::Value(path());

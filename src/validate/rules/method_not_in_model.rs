@@ -1,4 +1,4 @@
-//! `method-not-in-model`: a declared method is not in the model.
+//! Rule `method-not-in-model`: reports declared methods that the model file does not have.
 
 use crate::diagnostic::Finding;
 use crate::validate::context::Context;
@@ -7,7 +7,8 @@ use crate::validate::signature::Kind;
 
 rule! {
     /// # What it checks
-    /// Every method that the config declares is in the model file. An ONNX file does not name its graph: it answers to `forward`, or to the only method that is declared, whatever its name.
+    /// Every method that the config declares is in the model file. An ONNX file does not name its
+    /// graph: it matches `forward`, or the only declared method, whatever its name.
     ///
     /// # Why
     /// An application that calls a method by its declared name gets an error from the runtime.
@@ -16,10 +17,11 @@ rule! {
     /// `"methods": { "encode": … }` for a program that has only `forward`.
     ///
     /// # Fix
-    /// Use the model's own names; the help line lists them. `pkgtool fix` does where one is near, or one method is left for one wrong name.
+    /// Use the model's own names; the help line lists them. `pkgtool fix` does this if a name is
+    /// similar, or if one method is left for one wrong name.
     ///
     /// # What it does not see
-    /// Models that cannot be read. An ONNX file does not name its graph, so any one name fits.
+    /// Models that cannot be read. An ONNX file does not name its graph, so any single name fits.
     PKG029 "method-not-in-model" Error fix Safe "A declared method is not in the model." => check
 }
 

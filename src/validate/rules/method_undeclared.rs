@@ -1,4 +1,4 @@
-//! `method-undeclared`: a method of the model is not declared.
+//! Rule `method-undeclared`: reports methods of the model that the config does not declare.
 
 use crate::diagnostic::Finding;
 use crate::validate::context::Context;
@@ -7,19 +7,22 @@ use crate::validate::signature::Kind;
 
 rule! {
     /// # What it checks
-    /// Every method of the model file is declared, once the variant declares methods at all. Constant methods (no inputs, no instructions: `get_max_seq_len`, …) are metadata and are left out. While a declared method is not in the model (`method-not-in-model`), nothing is said: a wrong name is most likely the missing one.
+    /// If a variant declares methods, it declares every method of the model file. Constant methods
+    /// (no inputs, no instructions: `get_max_seq_len`, …) are metadata and not required. The rule
+    /// is silent while a declared method is not in the model (`method-not-in-model`), because the
+    /// wrong name is probably meant for the undeclared method.
     ///
     /// # Why
-    /// What is not declared can't be found by a caller, and is not checked.
+    /// Callers cannot find an undeclared method, and it is not checked.
     ///
     /// # Example
     /// A program with `encode` and `decode` of which only `encode` is declared.
     ///
     /// # Fix
-    /// Declare it, with the signature that the help line gives; `pkgtool fix` does.
+    /// Declare it with the signature in the help line; `pkgtool fix` does this.
     ///
     /// # What it does not see
-    /// Variants without `methods`; `methods-missing` speaks of them.
+    /// Variants without `methods`; `methods-missing` reports them.
     PKG030 "method-undeclared" Warning fix Safe "A method of the model is not declared." => check
 }
 

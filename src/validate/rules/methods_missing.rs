@@ -1,4 +1,4 @@
-//! `methods-missing`: a readable model without declared signatures.
+//! Rule `methods-missing`: reports readable models without declared signatures.
 
 use std::collections::HashSet;
 
@@ -26,10 +26,12 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Add `methods` with what `pkgtool inspect FILE` shows; `pkgtool fix` does.
+    /// Add `methods` with the signatures that `pkgtool inspect FILE` shows; `pkgtool fix` does
+    /// this.
     ///
     /// # What it does not see
-    /// Models that cannot be read, formats without methods (GGUF, safetensors), and everything with `--no-model`.
+    /// Models that cannot be read, formats without methods (GGUF, safetensors), and everything with
+    /// `--no-model`.
     PKG013 "methods-missing" Note fix Safe "A variant does not declare its method signatures." => check
 }
 
@@ -49,7 +51,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
                         value,
                     });
                     let fix = mend.and_then(|mend| context.fix(Applicability::Safe, &mend));
-                    let help = format!("`pkgtool inspect` shows those of `{reference}`");
+                    let help = format!("`pkgtool inspect` shows the methods of `{reference}`");
                     findings.push(finding.help(help).fix(fix));
                 }
             }
@@ -57,7 +59,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
                 if !context.files_of(index).any(|file| readable(&file)) {
                     continue;
                 }
-                // An entry of a wrong name is most likely the missing one.
+                // An entry with a wrong name is probably meant for the component without an entry.
                 let components: HashSet<_> = variant.files.iter().map(|f| &f.component).collect();
                 if groups.iter().any(|group| !components.contains(&group.component)) {
                     continue;
@@ -69,7 +71,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
                     {
                         let anchor = Anchor::Key(variant.path.key("methods"));
                         let message = format!("`methods` has no entry for the component `{component}`");
-                        let help = format!("`pkgtool inspect` shows those of `{}`", file.file.reference);
+                        let help = format!("`pkgtool inspect` shows the methods of `{}`", file.file.reference);
                         let whole = Some(file).filter(|_| context.is_whole(variant));
                         let mend = whole.and_then(|file| of_file(context, file)).map(|value| Mend::Insert {
                             object: variant.path.key("methods"),
@@ -86,8 +88,8 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// What the models of a variant say of their methods, in the form of the field; `None` unless every model is
-/// named and can be read, and what each says can be written.
+/// Returns the methods of a variant's models as a value for `methods`. `None` unless every model is
+/// named and read, and each signature can be expressed.
 pub(super) fn declared(context: &Context<'_>, index: usize) -> Option<Value> {
     let variant = &context.variants()[index];
     if !context.is_whole(variant) {

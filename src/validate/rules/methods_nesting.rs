@@ -1,4 +1,4 @@
-//! `methods-nesting`: signatures at the wrong depth for the kind of variant.
+//! Rule `methods-nesting`: reports method signatures at the wrong depth for the kind of variant.
 
 use serde_json::{Value, json};
 
@@ -15,8 +15,8 @@ rule! {
     /// variant by component name and then by method name.
     ///
     /// # Why
-    /// Several components of one pipeline have a `forward`. Only the component's name keeps them
-    /// apart.
+    /// Several components of one pipeline have a `forward`. Only the component's name distinguishes
+    /// them.
     ///
     /// # Example
     /// ```json
@@ -25,12 +25,13 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// With `components`, put each component's signatures under its name; with `file`, take the
-    /// level of component names out. `pkgtool fix` does where one component is meant, and else writes what the
-    /// models say, if nothing in `methods` has a name.
+    /// With `components`, put each component's signatures under its name. With `file`, remove the
+    /// level of component names. `pkgtool fix` does this if only one component can be meant.
+    /// Otherwise it writes the signatures from the models, unless a tensor in `methods` has a name.
     ///
     /// # What it does not see
-    /// Variants with both `file` and `components`, or neither: there it is not known what was meant.
+    /// Variants with both `file` and `components`, or neither: there the intended nesting is
+    /// unknown.
     PKG011 "methods-nesting" Error fix Safe "Method signatures are nested the wrong way for the variant." => check
 }
 
@@ -39,11 +40,12 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let Methods::Declared { misnested, .. } = &variant.methods else {
             continue;
         };
-        // With both or neither, which nesting is right follows from which of the two is meant.
+        // With both or neither, the right nesting is unknown until one of the two is chosen.
         if variant.has_file == variant.has_components {
             continue;
         }
-        // An empty `components` is told as such, and names nothing that signatures could stand under.
+        // The schema stage reports an empty `components`, and there is no name to nest signatures
+        // under.
         if variant.has_components && variant.files.is_empty() {
             continue;
         }
@@ -57,8 +59,8 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
                 )
             } else {
                 (
-                    format!("`{key}` holds methods, but a single-file variant's are not nested"),
-                    "take this level out: \"methods\": { \"<method>\": … }",
+                    format!("`{key}` contains methods, but those of a single-file variant are not nested"),
+                    "remove this level: \"methods\": { \"<method>\": … }",
                 )
             };
             let mend = nested(context, index, variant);
@@ -69,7 +71,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The methods at the depth where they belong.
+/// Returns the methods at the right depth.
 fn nested(context: &Context<'_>, index: usize, variant: &Variant) -> Option<Mend> {
     let path: JsonPath = variant.path.key("methods");
     let editor = context.editor().filter(|_| context.may_fix() && context.is_whole(variant))?;
@@ -92,7 +94,7 @@ fn nested(context: &Context<'_>, index: usize, variant: &Variant) -> Option<Mend
             _ => None,
         }
     };
-    // Names are the author's: they would be lost.
+    // Tensor names come from the author and would be lost.
     let has_names = editor.text_of(node).contains("\"name\"");
     let by_models = || methods_missing::declared(context, index).filter(|_| !has_names);
     let value: Option<Value> = value.or_else(by_models);

@@ -1,4 +1,5 @@
-//! `methods-unknown-component`: methods of a component that is not there.
+//! Rule `methods-unknown-component`: reports methods declared for components that do not exist or
+//! are not models.
 
 use std::collections::HashSet;
 
@@ -13,11 +14,11 @@ use crate::source::suggest;
 
 rule! {
     /// # What it checks
-    /// Every component named under a variant's `methods` is one of its `components`, and a model: a tokenizer or a
-    /// scheduler's settings have no methods.
+    /// Every component named under a variant's `methods` is one of its `components`, and a model. A
+    /// tokenizer or a scheduler's settings have no methods.
     ///
     /// # Why
-    /// Signatures of a component that does not exist describe nothing; usually its name was
+    /// Signatures of a component that does not exist describe nothing. Usually its name was
     /// mistyped or changed, and the real component has no signature.
     ///
     /// # Example
@@ -26,12 +27,13 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Use the component's name. `pkgtool fix` does where one is near and has no methods yet.
+    /// Use the component's name. `pkgtool fix` does this if a component without methods has a
+    /// similar name.
     ///
     /// # What it does not see
-    /// A component that is named rightly and has another component's signatures; comparing with the model
-    /// (`tensor-count` and the rules after it) shows that.
-    PKG012 "methods-unknown-component" Error fix Safe "Methods are declared for a component that does not exist or is no model." => check
+    /// A correctly named component with the signatures of another one. The comparison with the
+    /// model (`tensor-count` and the following rules) detects it.
+    PKG012 "methods-unknown-component" Error fix Safe "Methods are declared for a component that does not exist or is not a model." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -43,10 +45,10 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let components = node.and_then(|node| node.get("components"));
         let members = components.map_or(&[][..], |components| components.members());
         let names = || members.iter().map(|member| member.key.as_str());
-        // What has methods already was not meant.
+        // A component that already has methods is not suggested.
         let taken: HashSet<&str> = groups.iter().filter_map(|one| one.component.as_deref()).collect();
         let free: Vec<&str> = names().filter(|name| !taken.contains(name)).collect();
-        // Without any, `components` is at fault.
+        // If `components` is empty, it is `components` that is wrong.
         for group in groups.iter().filter(|_| !members.is_empty()) {
             let Some(component) = &group.component else {
                 continue;
@@ -74,7 +76,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The finding about methods of a component whose file is data.
+/// Creates the finding about methods of a component whose file is data.
 fn of_data(context: &Context<'_>, variant: usize, component: &str, group: &MethodGroup) -> Option<Finding> {
     let mut files = context.files_of(variant);
     let file = files.find(|file| file.file.component.as_deref() == Some(component))?;
@@ -82,7 +84,7 @@ fn of_data(context: &Context<'_>, variant: usize, component: &str, group: &Metho
     if group.methods.is_empty() || !is_data(reference) {
         return None;
     }
-    let message = format!("the component `{component}` is `{reference}`, which is no model and has no methods");
+    let message = format!("the component `{component}` is `{reference}`, which is not a model and has no methods");
     let finding = RULE.meta.finding(Anchor::Key(group.path.clone()), message);
     Some(finding.help(format!("remove `{component}` from `methods`, or name a model in `components`")))
 }

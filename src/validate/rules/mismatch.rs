@@ -1,10 +1,11 @@
-//! Findings of the rules that compare declared signatures with the model's.
+//! Converts signature mismatches to findings, for the rules that compare declared signatures with
+//! the model.
 
 use crate::diagnostic::{Anchor, Applicability, Finding, RuleMeta};
 use crate::validate::context::Context;
 use crate::validate::signature::Kind;
 
-/// Adds a finding of `rule` for each difference of this kind.
+/// Adds a finding of `rule` for each mismatch of this kind.
 pub(super) fn findings_of(
     kind: Kind,
     rule: &'static RuleMeta,

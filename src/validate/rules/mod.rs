@@ -1,7 +1,7 @@
 //! The validation rules, one module each, and the list of all of them.
 //!
-//! A rule reads the facts in a [`Context`] and returns findings; it does no I/O of its own. The doc
-//! comment of a rule is its explanation: `pkgtool explain` prints it, so its headings are fixed.
+//! A rule turns the facts in a [`Context`] into findings and has no other effect. The doc comment
+//! of a rule is its explanation: `pkgtool explain` prints it, so its headings are fixed.
 
 use super::context::Context;
 use crate::diagnostic::{Finding, RuleMeta};

@@ -1,4 +1,5 @@
-//! `model-format`: a model file that can't be looked into, or is of another format than its name says.
+//! Rule `model-format`: reports model files in an unsupported format, or in another format than
+//! their name indicates.
 
 use crate::diagnostic::{Anchor, Finding, Severity};
 use crate::model::{FORMATS, ModelInfo};
@@ -8,24 +9,24 @@ use crate::validate::references::Referenced;
 
 rule! {
     /// # What it checks
-    /// The model file's format is one that is read here. It is an error if the file is of another
-    /// format than its name says.
+    /// The model file's format is supported. It is an error if the file has another format than its
+    /// name indicates.
     ///
     /// # Why
-    /// The file may be right; its methods and signatures were just not checked. Runtimes are chosen
-    /// by a file's name: one of another format does not load.
+    /// The file may be right, but its methods and signatures were not checked. Runtimes are chosen
+    /// by the file name: a file in another format does not load.
     ///
     /// # Example
-    /// A compiled Core ML model (`.mlmodelc`), or a QNN context binary that does not begin as those of QNN 2.47 and 2.51
-    /// do; an ExecuTorch program that is named `model.onnx`.
+    /// A compiled Core ML model (`.mlmodelc`), or a QNN context binary with another header than
+    /// those of QNN 2.47 and 2.51; an ExecuTorch program that is named `model.onnx`.
     ///
     /// # Fix
-    /// Nothing, if the format is meant. Rename a file whose name says another format, or put the right
-    /// file in its place.
+    /// Nothing, if the format is intended. Rename a file whose name indicates another format, or
+    /// replace it by the right file.
     ///
     /// # What it does not see
-    /// Whether a file of an unknown format is sound. Names like `.bin` say no format.
-    PKG028 "model-format" Note "A model file's format is not read here, or not the one its name says." => check
+    /// Whether a file of an unsupported format is valid. Names like `.bin` indicate no format.
+    PKG028 "model-format" Note "A model file's format is unsupported, or not the one its name indicates." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -46,19 +47,19 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 fn unknown(file: &Referenced) -> Finding {
     let anchor = Anchor::Value(file.file.path.clone());
     let message = format!(
-        "`{}` has a format that is not read here; its signatures were not checked",
+        "`{}` has an unsupported format; its signatures were not checked",
         file.file.reference
     );
     let known: Vec<&str> = FORMATS.iter().map(|format| format.name()).collect();
     let finding = RULE.meta.finding(anchor, message);
-    finding.help(format!("formats that are read: {}", known.join(", ")))
+    finding.help(format!("supported formats: {}", known.join(", ")))
 }
 
 fn misnamed(file: &Referenced, info: &ModelInfo) -> Option<Finding> {
     let named_as = info.named_as?;
     let anchor = Anchor::Value(file.file.path.clone());
     let message = format!(
-        "`{}` is of format {}, but its name says {named_as}",
+        "`{}` is of format {}, but its name indicates {named_as}",
         file.file.reference, info.format
     );
     let finding = RULE.meta.finding(anchor, message).severity(Severity::Error);

@@ -1,4 +1,4 @@
-//! `model-unreadable`: a model file that is broken.
+//! Rule `model-unreadable`: reports broken model files.
 
 use crate::diagnostic::{Anchor, Finding};
 use crate::model::ModelError;
@@ -7,10 +7,10 @@ use crate::validate::files::ModelFacts;
 
 rule! {
     /// # What it checks
-    /// Every model whose format is read here (ExecuTorch `.pte`, ONNX, Core ML) has a sound header.
-    /// The graph of an ONNX model is checked as ONNX Runtime checks it: names, order, operators, attributes and types.
-    /// Weights are not read. The finding names what is broken and at which offset of the file; in a
-    /// Core ML `.mlpackage`, which is a folder, also in which file.
+    /// Every model in a supported format (ExecuTorch `.pte`, ONNX, Core ML) has a valid header. The
+    /// graph of an ONNX model is checked as ONNX Runtime checks it: names, order, operators,
+    /// attributes and types. Weights are not read. The finding names the error and its offset in
+    /// the file; in a Core ML `.mlpackage`, which is a folder, also the file.
     ///
     /// # Why
     /// A truncated or damaged file fails on the device, or crashes the runtime there.
@@ -19,11 +19,12 @@ rule! {
     /// A `.pte` whose download was cut off: its header promises more bytes than there are.
     ///
     /// # Fix
-    /// Export or fetch the file again.
+    /// Export or download the file again.
     ///
     /// # What it does not see
-    /// Weights. A model whose header is sound may still have broken weights, or be cut off behind it where
-    /// its format does not say how long it is. Of a `.mlpackage` the heads of all weights are read.
+    /// Weights. A model with a valid header may still have broken weights. It may also be truncated
+    /// after the header, if its format does not record the length. In a `.mlpackage`, the headers
+    /// of all weights are read.
     PKG027 "model-unreadable" Error "A model file is broken." => check
 }
 
@@ -33,13 +34,13 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let Some(ModelFacts::Broken(error)) = &facts.model else {
             continue;
         };
-        // What the system can't open is `file-unreadable`.
+        // `file-unreadable` reports I/O errors.
         if matches!(error, ModelError::Io(_)) {
             continue;
         }
         let anchor = Anchor::Value(file.file.path.clone());
         let message = format!("`{}` is broken: {error}", file.file.reference);
         let finding = RULE.meta.finding(anchor, message);
-        findings.push(finding.help("export or fetch the file again").about(&facts.path));
+        findings.push(finding.help("export or download the file again").about(&facts.path));
     }
 }

@@ -1,4 +1,4 @@
-//! `placeholder`: what a generator left for a person to fill in.
+//! Rule `placeholder`: reports placeholders that a generator left for a person to fill in.
 
 use super::methods_missing;
 use crate::diagnostic::{Anchor, Applicability, Finding, Fix};
@@ -13,8 +13,8 @@ rule! {
     /// No string and no key of a config begins with `TODO_` or is `TODO`.
     ///
     /// # Why
-    /// Generators of configs leave `TODO_license`, `TODO_methods` or `TODO_capabilities` where
-    /// they do not know the answer. Most of these pass a schema, and ship.
+    /// Generators of configs write `TODO_license`, `TODO_methods` or `TODO_capabilities` for values
+    /// they do not know. Most of these satisfy the schema and get published.
     ///
     /// # Example
     /// ```json
@@ -22,8 +22,8 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Fill in the value, or leave an optional field out. `pkgtool fix` writes the methods that a model says,
-    /// `pkgtool fix --unsafe` takes out optional fields.
+    /// Fill in the value, or leave an optional field out. `pkgtool fix` writes the methods from the
+    /// model; `pkgtool fix --unsafe` removes optional fields.
     ///
     /// # What it does not see
     /// Placeholders of other generators (`FIXME`, `xxx`, `your-name`).
@@ -31,7 +31,7 @@ rule! {
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
-    // A text without the word, not even in escapes, has no value to be looked at.
+    // A text without the word, even in escapes, contains no placeholder.
     let text = &context.loaded.text;
     let may_be = text.contains("TODO") || text.contains('\\');
     if let Some(document) = context.document().filter(|_| may_be) {
@@ -52,7 +52,7 @@ fn visit(node: &Node, trail: Trail<'_>, context: &Context<'_>, findings: &mut Ve
             }
         }
         Kind::Object(members) => {
-            // What a repeated key hides is nobody's value.
+            // A member hidden by a repeated key has no effect.
             for member in members.effective() {
                 let trail = trail.key(&member.key);
                 if is_placeholder(&member.key) {
@@ -72,7 +72,7 @@ fn placeholder(anchor: Anchor, text: &str) -> Finding {
     finding.help("fill it in, or leave the field out if it is optional")
 }
 
-/// What the model says, or nothing where the format needs nothing.
+/// Returns a fix: the value from the model, or the removal of an optional field.
 fn instead(context: &Context<'_>, path: &JsonPath) -> Option<Fix> {
     if !context.may_fix() {
         return None;
@@ -83,7 +83,7 @@ fn instead(context: &Context<'_>, path: &JsonPath) -> Option<Fix> {
         _ => None,
     };
     let is_optional = match steps.len() {
-        // The whole document is one.
+        // The document itself is the placeholder.
         0 => return None,
         1 if key(0)? == "$schema" => {
             let mend = Mend::replace(path.clone(), context.schema_id()?);
@@ -104,7 +104,7 @@ fn has_others(context: &Context<'_>, path: &JsonPath) -> bool {
     list.is_some_and(|list| list.elements().len() > 1)
 }
 
-/// The methods of a variant anew, where nothing else is declared.
+/// Returns a fix that rewrites the methods of a variant, if nothing else is declared there.
 fn methods(context: &Context<'_>, path: &JsonPath) -> Option<Fix> {
     let whole: JsonPath = path.steps().iter().take(3).cloned().collect();
     let node = context.document()?.node(&whole)?;

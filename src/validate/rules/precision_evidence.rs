@@ -1,4 +1,4 @@
-//! `precision-evidence`: a precision token that the model file contradicts.
+//! Rule `precision-evidence`: reports precision tokens that the model files contradict.
 
 use crate::diagnostic::{Anchor, Finding};
 use crate::model::precision::{Meaning, Weights};
@@ -8,33 +8,36 @@ use crate::validate::references::Referenced;
 
 rule! {
     /// # What it checks
-    /// A variant's precision is what its model files hold, by the types of stored tensors and the operators and
-    /// delegates that read them:
+    /// A variant's precision matches its model files. The evidence is the types of stored tensors,
+    /// and the operators and delegates that read them:
     ///
     /// - `fp32`: at least half of the weights are float32 or float64.
-    /// - `fp16`, `bf16`: some weights, inputs, outputs or computed values are such floats, and no more than half
-    ///   of the weights are quantised.
-    /// - `int8`, `a8w8`, `8da8w`: some weights have eight bits, or something computes with eight.
+    /// - `fp16`, `bf16`: some weights, inputs, outputs or computed values are such floats, and no
+    ///   more than half of the
+    /// weights are quantised.
+    /// - `int8`, `a8w8`, `8da8w`: some weights have eight bits, or some computation uses eight
+    ///   bits.
     /// - `int4`, `4w`, `8da4w`: some weights have four bits.
     /// - `spinquant`, `qat_lora`: some weights are quantised.
     ///
-    /// Components of a variant are taken together. Tables of embeddings count only as evidence for a token, never
-    /// against it: they are often quantised otherwise than the rest.
+    /// The components of a variant are judged together. Embedding tables count only as evidence for
+    /// a token, never against it, because they are often quantised differently.
     ///
     /// # Why
-    /// Applications choose by the token: by memory, by speed, by accuracy. A quantisation that did not take place
-    /// is the most common slip of an export script, and nothing else shows it.
+    /// Applications choose by the token: by memory, by speed, by accuracy. A quantisation that did
+    /// not take place is the most common mistake of an export script, and nothing else shows it.
     ///
     /// # Example
     /// `"precision": "int8"` for a file whose weights are all float32.
     ///
     /// # Fix
-    /// Export the variant again with the quantisation that the token promises, or name what the file holds.
+    /// Export the variant again with the quantisation that the token promises, or write the token
+    /// that matches the file.
     ///
     /// # What it does not see
-    /// Models with fewer than 1,000 weights, payloads that nobody but their backend reads (QNN), tokens of other
-    /// meanings. How good a quantisation is.
-    PKG050 "precision-evidence" Warning "A precision token is contradicted by the model file." => check
+    /// Models with fewer than 1,000 weights, payloads that only their backend can read (QNN), other
+    /// tokens, and the quality of a quantisation.
+    PKG050 "precision-evidence" Warning "The model file contradicts a precision token." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -46,7 +49,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             continue;
         };
         let files = || context.files_of(index).filter(|file| file.is_model);
-        // Of a component that cannot be read nothing is known: it may be the quantised one.
+        // A component that cannot be read may be the quantised one, so the variant is not judged.
         let found: Option<Vec<&Weights>> = files()
             .map(|file| file.facts.as_ref().ok()?.weights())
             .collect();
@@ -70,7 +73,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let finding = RULE.meta.finding(Anchor::Value(variant.path.key("precision")), message);
         let help = match weights.token() {
             Some(fits) if fits != token => format!(
-                "export it again as `{token}`, or name what it holds: `{fits}`"
+                "export it again as `{token}`, or write the precision that it holds: `{fits}`"
             ),
             _ => format!("export it again as `{token}`"),
         };

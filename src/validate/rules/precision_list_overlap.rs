@@ -1,4 +1,4 @@
-//! `precision-list-overlap`: a token on both sides of the precision list.
+//! Rule `precision-list-overlap`: reports tokens on both sides of a precision list.
 
 use std::collections::HashMap;
 
@@ -11,11 +11,11 @@ use crate::validate::mend::{Mend, is_only_element};
 
 rule! {
     /// # What it checks
-    /// In a precision list, no token stands both under `quantized` and under `non_quantized`.
+    /// In a precision list, no token is both under `quantized` and under `non_quantized`.
     ///
     /// # Why
-    /// The list is the authority on which variants are quantized. A token on both sides makes the
-    /// answer depend on who reads it.
+    /// The list decides which variants are quantized. With a token on both sides, the answer
+    /// depends on the reader.
     ///
     /// # Example
     /// ```json
@@ -23,12 +23,12 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Remove the token from the side where it does not belong. `pkgtool fix` does for tokens of the list
-    /// inside this tool, which says where they belong.
+    /// Remove the token from the wrong side. `pkgtool fix` does this for tokens of the built-in
+    /// list, which defines their side.
     ///
     /// # What it does not see
-    /// Whether a token stands on the right side: nothing but the list decides that.
-    PKG006 "precision-list-overlap" Error fix Safe "A precision token is both quantized and not." => check
+    /// Whether a token is on the right side: only the list itself decides that.
+    PKG006 "precision-list-overlap" Error fix Safe "A precision token is on both sides of the list." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -46,7 +46,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
                 Some(false) => without(quantized_at, document, context),
                 None => None,
             };
-            let message = format!("`{token}` stands under `{quantized}` too");
+            let message = format!("`{token}` is also under `{quantized}`");
             let finding = RULE.meta.finding(Anchor::Value(path), message);
             findings.push(finding.help("every token belongs to exactly one of the two arrays").fix(fix));
         }
@@ -55,11 +55,11 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 
 fn without(path: &JsonPath, document: &Document, context: &Context<'_>) -> Option<Fix> {
     let (list, _) = path.parent()?;
-    // An empty side would be the next fault.
+    // An empty side would violate the schema.
     let is_last = document.node(&list).is_none_or(is_only_element);
     let fix = (!is_last).then(|| context.fix(Applicability::Safe, &Mend::Remove(path.clone())));
     let mut fix = fix.flatten()?;
     let written = context.editor()?.text_of(document.node(path)?);
-    fix.title = format!("remove {written} where it does not belong");
+    fix.title = format!("remove {written} from the wrong side");
     Some(fix)
 }

@@ -1,4 +1,4 @@
-//! `precision-unknown`: a precision token that the list does not have.
+//! Rule `precision-unknown`: reports precision tokens that are not in the precision list.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::package::leftover::is_placeholder;
 use crate::package::{naming, precision};
 use crate::source::suggest;
 
-/// What frameworks call a precision, and its token.
+/// Names of precisions in frameworks, with the corresponding tokens.
 const OTHER_NAMES: [(&str, &str); 7] = [
     ("float32", "fp32"),
     ("float", "fp32"),
@@ -23,13 +23,12 @@ const OTHER_NAMES: [(&str, &str); 7] = [
 
 rule! {
     /// # What it checks
-    /// Every variant's precision is a token of the precision list: the one given with
-    /// `--precisions`, else the nearest `precisions.json` from the config's directory up to the
-    /// package root, else one at the root of what is validated, else the list inside this tool.
+    /// Every variant's precision is a token of the precision list. That list is the one given with
+    /// `--precisions`; else the nearest `precisions.json` from the config's directory up to the
+    /// package root; else the one at the root of the validated tree; else the built-in list.
     ///
     /// # Why
-    /// Whether a variant is quantized is decided by that list alone. A token that is not in it is
-    /// neither.
+    /// That list alone decides whether a variant is quantized. A token outside the list is neither.
     ///
     /// # Example
     /// ```json
@@ -37,11 +36,12 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Correct the token, or add it to your precision list. `pkgtool fix --unsafe` writes the token that was
-    /// most likely meant.
+    /// Correct the token, or add it to your precision list. `pkgtool fix --unsafe` writes the token
+    /// that was most likely meant.
     ///
     /// # What it does not see
-    /// Whether the weights really are of this precision. Nothing is said while the list itself is broken.
+    /// Whether the weights really have this precision. The rule is silent while the list itself is
+    /// broken.
     PKG008 "precision-unknown" Error fix Unsafe "A precision token is not in the precision list." => check
 }
 
@@ -61,12 +61,12 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         if context.is_violated(&path) {
             continue;
         }
-        // A slip is made once: a name that has the token too means it.
+        // A token that also occurs in the file name is probably intended.
         let stems = variant.files.iter().filter_map(|file| Path::new(&file.reference).file_stem());
         let agreed = stems.filter_map(|stem| stem.to_str()).any(|stem| naming::has_token(stem, token));
         let other_name = OTHER_NAMES.iter().find(|(name, _)| name == token).map(|(_, meant)| *meant);
         let other_name = other_name.filter(|meant| list.contains(meant));
-        // A token that another variant has would make two of one precision.
+        // The token of another variant would give two variants the same precision.
         let is_free = |meant: &&str| {
             let mut others = context.variants().iter();
             others.all(|other| other.precision.as_deref() != Some(*meant))
@@ -77,7 +77,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         });
         let help = match meant {
             Some(meant) if agreed => format!(
-                "did you mean `{meant}`, in the file's name, too? If `{token}` is right, add it to a `{}` in the package",
+                "did you mean `{meant}`, which is also in the file's name? If `{token}` is right, add it to a `{}` in the package",
                 precision::FILE_NAME
             ),
             None if agreed => format!(
@@ -85,7 +85,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
                 precision::FILE_NAME
             ),
             Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("the list has: {}", listed(list.tokens())),
+            None => format!("the list contains: {}", listed(list.tokens())),
         };
         let message = format!("`{token}` is not in the precision list");
         findings.push(RULE.meta.finding(Anchor::Value(path), message).help(help).fix(fix));

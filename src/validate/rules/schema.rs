@@ -1,4 +1,4 @@
-//! `schema`: a violation of the JSON Schema.
+//! Rule `schema`: reports violations of the JSON Schema.
 
 use crate::diagnostic::Finding;
 use crate::validate::context::Context;
@@ -6,13 +6,13 @@ use crate::validate::context::Context;
 rule! {
     /// # What it checks
     /// The file follows its JSON Schema: `schemas/config.schema.json` or
-    /// `schemas/precisions.schema.json` (draft 2020-12; `pkgtool schema` prints them): required
-    /// and known keys, types, patterns, allowed values.
+    /// `schemas/precisions.schema.json` (draft 2020-12; `pkgtool schema` prints them): required and
+    /// known keys, types, patterns, allowed values.
     ///
     /// # Why
-    /// Readers of packages rely on it. Each fault is reported once and where the author made it:
-    /// a mistyped key is one finding, not an unknown key and a missing one, and all that one object
-    /// lacks is one finding.
+    /// Readers of packages rely on it. Each mistake is reported once, at its origin: a mistyped key
+    /// is one finding, not an unknown key and a missing one. All keys missing from one object are
+    /// one finding.
     ///
     /// # Example
     /// ```json
@@ -20,14 +20,14 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Do what the help line says. `pkgtool fix` adds a missing `$schema`, corrects a key that is nearly one that
-    /// is missing, takes out repetitions in lists, and writes a value of another type that can mean only one
-    /// thing (`"12"` for 12, `"vision"` for `["vision"]`, `XNNPACK` for `xnnpack`); `pkgtool fix --unsafe` also
-    /// writes tokens and words that were most likely meant.
+    /// Follow the help line. `pkgtool fix` adds a missing `$schema`, corrects a key that resembles
+    /// a missing one, and removes repetitions in lists. It also converts a value whose meaning is
+    /// certain (`"12"` to 12, `"vision"` to `["vision"]`, `XNNPACK` to `xnnpack`). `pkgtool fix
+    /// --unsafe` also writes tokens and words that were most likely meant.
     ///
     /// # What it does not see
-    /// What a schema cannot say: whether files exist, whether signatures are the model's. A key that is
-    /// missing because another was mistyped is told once, as the mistyped one.
+    /// Facts that a schema cannot express: whether files exist, whether signatures match the model.
+    /// If a key is missing because it was mistyped, only the mistyped key is reported.
     PKG004 "schema" Error fix Unsafe "The file violates its JSON Schema." => check
 }
 

@@ -1,4 +1,5 @@
-//! `schema-id`: packages of one place that name different schemas.
+//! Rule `schema-id`: reports a `$schema` that differs from the project's or from that of
+//! neighbouring configs.
 
 use crate::diagnostic::{Anchor, Finding};
 use crate::package::leftover::is_placeholder;
@@ -7,22 +8,25 @@ use crate::validate::context::Context;
 
 rule! {
     /// # What it checks
-    /// `$schema` is the project's `schema-id`, if `pkgtool.toml` has one. Otherwise configs for several backends and
-    /// sizes of one place all have the same. Where they differ, those that say otherwise than most are named.
+    /// `$schema` is the project's `schema-id`, if `pkgtool.toml` sets one. Otherwise the configs
+    /// for the backends and sizes in one tree have the same `$schema`. If they differ, the configs
+    /// that deviate from the majority are reported.
     ///
     /// # Why
-    /// The identifier says whose format a package follows. Readers that look for it find only a part of the packages.
+    /// The identifier names the format that a package follows. Readers that search for it find only
+    /// some of the packages.
     ///
     /// # Example
-    /// `xnnpack/config.json` with the publisher's identifier and `coreml/config.json` with one that a tool wrote.
+    /// `xnnpack/config.json` with the publisher's identifier and `coreml/config.json` with one that
+    /// a tool wrote.
     ///
     /// # Fix
-    /// Write the publisher's identifier in all of them. Where one is missing, it is added as the configs beside have it,
-    /// or as `schema-id` says.
+    /// Write the publisher's identifier in all of them. A missing identifier is added from
+    /// `schema-id` or from the neighbouring configs.
     ///
     /// # What it does not see
-    /// Whether something is at the address, and configs that are not validated in the same run.
-    PKG059 "schema-id" Warning "A config names another schema than the project or the configs beside it." => check
+    /// Whether the address exists, and configs that are not validated in the same run.
+    PKG059 "schema-id" Warning "A config's `$schema` differs from the project's or the neighbouring configs'." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -41,7 +45,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     findings.push(finding.help("write the project's, or correct `schema-id`"));
 }
 
-/// The finding about an identifier that is another one elsewhere.
+/// Creates the finding about an identifier that differs from the majority.
 pub(in crate::validate) fn schema_id_differs(
     anchor: Anchor,
     _: &str,
@@ -50,5 +54,5 @@ pub(in crate::validate) fn schema_id_differs(
 ) -> Finding {
     let message = format!("`$schema` is {here} here, but {there} in {other}");
     let finding = RULE.meta.finding(anchor, message);
-    finding.help("write the publisher's identifier in all configs; `schema-id` in pkgtool.toml says which it is")
+    finding.help("write the publisher's identifier in all configs; `schema-id` in pkgtool.toml defines it")
 }

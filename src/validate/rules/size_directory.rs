@@ -1,4 +1,4 @@
-//! `size-directory`: a size that the directory contradicts.
+//! Rule `size-directory`: reports a size that differs from the size in the directory's name.
 
 use crate::diagnostic::{Anchor, Applicability, Finding};
 use crate::package::leftover::is_placeholder;
@@ -10,12 +10,12 @@ use crate::validate::mend::Mend;
 
 rule! {
     /// # What it checks
-    /// Where the directory above the backend's is named like a size (`1b`, `0_6b`, `tiny`), it is the
-    /// config's `size`.
+    /// If the directory above the backend's is named like a size (`1b`, `0_6b`, `tiny`), that name
+    /// is the config's `size`.
     ///
     /// # Why
-    /// People and scripts choose a size by its directory. A config that was copied from another size
-    /// and not changed gives them the wrong model's name and files.
+    /// People and scripts choose a size by its directory. A config copied from another size without
+    /// changes gives them the wrong model's name and files.
     ///
     /// # Example
     /// `3b/xnnpack/config.json` with `"size": "1b"`.
@@ -24,8 +24,9 @@ rule! {
     /// Correct the field, or rename the directory. `pkgtool fix --unsafe` corrects the field.
     ///
     /// # What it does not see
-    /// A config without `size`, and directories whose name is not like a size: those are models' names.
-    PKG045 "size-directory" Warning fix Unsafe "The size is not the one that the directory says." => check
+    /// A config without `size`, and directories whose name does not look like a size: those are
+    /// names of models.
+    PKG045 "size-directory" Warning fix Unsafe "The size differs from the size in the directory's name." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -47,13 +48,13 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let beside = context.absolute.parent().and_then(|above| above.parent());
     let is_taken = beside.is_some_and(|beside| beside.join(size).symlink_metadata().is_ok());
     findings.push(finding.help(if is_taken {
-        format!("write \"size\": \"{token}\"; `{size}/` is there already")
+        format!("write \"size\": \"{token}\"; `{size}/` already exists")
     } else {
         format!("write \"size\": \"{token}\", or move the package to `{size}/`")
     }));
 }
 
-/// Whether a directory's name says a size, and another one.
+/// Returns whether a directory's name is a size other than `size`.
 pub(in crate::validate) fn is_other_size(directory: &str, size: &str) -> bool {
     is_size_token(directory) && as_token(directory) != size
 }

@@ -1,4 +1,4 @@
-//! `tensor-count`: a method has another number of tensors than declared.
+//! Rule `tensor-count`: reports methods declared with the wrong number of tensors.
 
 use crate::diagnostic::Finding;
 use crate::validate::context::Context;
@@ -7,7 +7,9 @@ use crate::validate::signature::Kind;
 
 rule! {
     /// # What it checks
-    /// A method is declared with as many input and output tensors as it has. Inputs and outputs that are no tensors (ints, floats, bools, none) do not count: a config can't describe them.
+    /// The number of declared input and output tensors is that of the method. Inputs and outputs
+    /// that are not tensors (ints, floats, bools, none) do not count, because a config cannot
+    /// describe them.
     ///
     /// # Why
     /// Callers bind tensors by position. One too few or too many fails at the first call.
@@ -16,10 +18,11 @@ rule! {
     /// One declared input for a model that takes token ids and an attention mask.
     ///
     /// # Fix
-    /// Declare all tensors, in order; the help line lists them. `pkgtool fix` does, and keeps names of tensors that are told from the others.
+    /// Declare all tensors, in order; the help line lists them. `pkgtool fix` does this, and keeps
+    /// the names of tensors that it can identify.
     ///
     /// # What it does not see
-    /// The order of tensors of one shape and dtype.
+    /// The order of tensors of the same shape and dtype.
     PKG031 "tensor-count" Error fix Safe "A method has another number of tensors than declared." => check
 }
 

@@ -1,4 +1,4 @@
-//! `tensor-dim`: a dimension below -1, or too large for any machine.
+//! Rule `tensor-dim`: reports dimensions below -1 or out of range.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,11 @@ use crate::validate::signature::Kind;
 
 rule! {
     /// # What it checks
-    /// Every dimension of a declared shape is a size (0 or more, less than 2⁶³) or -1 for a dynamic one.
+    /// Every dimension of a declared shape is a size (0 or more, less than 2⁶³) or -1 for a dynamic
+    /// one.
     ///
     /// # Why
-    /// A JSON Schema integer may be anything; a tensor's dimension may not.
+    /// JSON Schema allows any integer, but a tensor's dimension is limited to this range.
     ///
     /// # Example
     /// ```json
@@ -22,11 +23,11 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Write the size, or -1 if the dimension is dynamic. `pkgtool fix` writes what the model says.
+    /// Write the size, or -1 if the dimension is dynamic. `pkgtool fix` writes the model's size.
     ///
     /// # What it does not see
     /// Whether the size is the model's; `tensor-shape` compares it.
-    PKG014 "tensor-dim" Error fix Safe "A dimension is below -1." => check
+    PKG014 "tensor-dim" Error fix Safe "A dimension is below -1 or out of range." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
@@ -40,7 +41,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             let path = whole.index(i);
             let anchor = Anchor::Value(path.clone());
             let written = context.written(&path).map_or_else(|| size.to_string(), str::to_owned);
-            let finding = RULE.meta.finding(anchor, format!("{written} is no dimension"));
+            let finding = RULE.meta.finding(anchor, format!("invalid dimension {written}"));
             let variant = context.variant_at(&whole);
             let mend = known.get(&whole).filter(|_| variant.is_some_and(|variant| context.is_whole(variant)));
             let fix = mend.and_then(|mend| context.fix(Applicability::Safe, mend));
@@ -49,7 +50,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Where a tensor is declared.
+/// The location of a tensor's declaration.
 struct Place<'a> {
     method: &'a JsonPath,
     side: &'static str,

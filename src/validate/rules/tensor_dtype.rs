@@ -1,4 +1,4 @@
-//! `tensor-dtype`: a tensor has another dtype than declared.
+//! Rule `tensor-dtype`: reports tensors declared with another dtype than the model's.
 
 use crate::diagnostic::Finding;
 use crate::validate::context::Context;
@@ -10,16 +10,16 @@ rule! {
     /// Each declared dtype is the model's.
     ///
     /// # Why
-    /// Runtimes refuse a tensor of another dtype, or read its bytes wrongly.
+    /// Runtimes reject a tensor of another dtype, or misinterpret its bytes.
     ///
     /// # Example
     /// `"dtype": "int32"` for token ids that the program takes as int64.
     ///
     /// # Fix
-    /// Write the model's dtype; `pkgtool fix` does.
+    /// Write the model's dtype; `pkgtool fix` does this.
     ///
     /// # What it does not see
-    /// What the numbers mean: pixels from 0 to 1 and from 0 to 255 are both float32.
+    /// The meaning of the numbers: pixels from 0 to 1 and from 0 to 255 are both float32.
     PKG032 "tensor-dtype" Error fix Safe "A tensor has another dtype than declared." => check
 }
 

@@ -1,4 +1,5 @@
-//! `tensor-dynamic`: a dimension is dynamic in the model or in the config, but not in both.
+//! Rule `tensor-dynamic`: reports dimensions that are dynamic in the model or in the config, but
+//! not in both.
 
 use crate::diagnostic::Finding;
 use crate::validate::context::Context;
@@ -7,19 +8,23 @@ use crate::validate::signature::Kind;
 
 rule! {
     /// # What it checks
-    /// A dimension is declared as -1 exactly when it is dynamic in the model. An ExecuTorch program says of a tensor that it is dynamic, not always in which dimension: then at least one dimension must be -1.
+    /// A dimension is declared as -1 exactly when it is dynamic in the model. An ExecuTorch program
+    /// may record that a tensor is dynamic without recording the dimension. Then at least one
+    /// dimension must be -1.
     ///
     /// # Why
-    /// A caller that trusts a fixed size never uses the others; one that trusts -1 gets an error for all sizes but one.
+    /// A caller that trusts a fixed size never uses the other sizes. A caller that trusts -1 gets
+    /// an error for all sizes but one.
     ///
     /// # Example
     /// `"shape": [16, 3, 32, 32]` for a batch that may have 1 to 16 items.
     ///
     /// # Fix
-    /// Write -1 for the dynamic dimensions, sizes for the fixed ones. `pkgtool fix` does where the file says which are dynamic.
+    /// Write -1 for the dynamic dimensions, sizes for the fixed ones. `pkgtool fix` does this if
+    /// the file records which dimensions are dynamic.
     ///
     /// # What it does not see
-    /// Bounds: a config cannot say how large a dynamic dimension may get.
+    /// Bounds: a config cannot express the maximum of a dynamic dimension.
     PKG035 "tensor-dynamic" Error fix Safe "A dimension is dynamic in the model or in the config, but not in both." => check
 }
 

@@ -1,4 +1,4 @@
-//! `tensor-inexpressible`: a method has a value that a config cannot describe.
+//! Rule `tensor-inexpressible`: notes values in a method's signature that a config cannot describe.
 
 use crate::diagnostic::Finding;
 use crate::validate::context::Context;
@@ -7,19 +7,22 @@ use crate::validate::signature::Kind;
 
 rule! {
     /// # What it checks
-    /// Whether a method has inputs or outputs that a config can't describe: values that are no tensors, and tensors of a dtype outside the format's list.
+    /// The inputs and outputs of a method can be described by a config. Values that are not
+    /// tensors, and tensors of a dtype outside the format's list, cannot.
     ///
     /// # Why
-    /// Nothing is wrong with the package, but its config does not tell the whole signature, and this tool can't check that part.
+    /// Nothing is wrong with the package. But its config does not describe the whole signature, and
+    /// pkgtool cannot check that part.
     ///
     /// # Example
     /// A program that takes a tensor and an int; an ONNX model with a uint16 input.
     ///
     /// # Fix
-    /// Tell callers in the model's documentation. If the value is always the same, export the model with it fixed.
+    /// Describe the value in the model's documentation. If the value is always the same, export the
+    /// model with it fixed.
     ///
     /// # What it does not see
-    /// What such a value means, or what a caller has to give.
+    /// The meaning of such a value, and the values that a caller has to pass.
     PKG037 "tensor-inexpressible" Note "A method has a value that a config cannot describe." => check
 }
 

@@ -1,4 +1,4 @@
-//! `tensor-name`: a tensor has another name in the model.
+//! Rule `tensor-name`: notes tensors whose declared name differs from the model's.
 
 use crate::diagnostic::Finding;
 use crate::validate::context::Context;
@@ -7,10 +7,12 @@ use crate::validate::signature::Kind;
 
 rule! {
     /// # What it checks
-    /// Where both the config and the model file name a tensor, whether the names are the same. ExecuTorch programs keep no names.
+    /// If both the config and the model file name a tensor, the names are the same. ExecuTorch
+    /// programs store no names.
     ///
     /// # Why
-    /// Runtimes that bind by name use the model's. A curated name in the config is allowed, so this is a note.
+    /// Runtimes that bind by name use the model's names. A curated name in the config is allowed,
+    /// so this is a note.
     ///
     /// # Example
     /// `"name": "image"` for an ONNX input named `input.1`.
@@ -19,7 +21,7 @@ rule! {
     /// Keep the name if it is curated on purpose; otherwise leave `name` out.
     ///
     /// # What it does not see
-    /// Names of ExecuTorch programs, which keep none.
+    /// Tensors of ExecuTorch programs, which store no names.
     PKG036 "tensor-name" Note "A tensor has another name in the model." => check
 }
 

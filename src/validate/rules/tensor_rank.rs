@@ -1,4 +1,4 @@
-//! `tensor-rank`: a tensor has another rank than declared.
+//! Rule `tensor-rank`: reports tensors declared with another rank than the model's.
 
 use crate::diagnostic::Finding;
 use crate::validate::context::Context;
@@ -10,16 +10,16 @@ rule! {
     /// Each declared shape has as many dimensions as the model's tensor.
     ///
     /// # Why
-    /// A runtime refuses a tensor of another rank.
+    /// Runtimes reject a tensor of another rank.
     ///
     /// # Example
     /// `"shape": [3, 224, 224]` for an input of `[1, 3, 224, 224]`.
     ///
     /// # Fix
-    /// Write the model's shape, batch dimension included; `pkgtool fix` does.
+    /// Write the model's shape, including the batch dimension; `pkgtool fix` does this.
     ///
     /// # What it does not see
-    /// Tensors behind a wrong count (`tensor-count`).
+    /// Tensors of a method with a wrong count (`tensor-count`).
     PKG033 "tensor-rank" Error fix Safe "A tensor has another rank than declared." => check
 }
 

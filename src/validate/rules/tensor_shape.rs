@@ -1,4 +1,4 @@
-//! `tensor-shape`: a tensor has another shape than declared.
+//! Rule `tensor-shape`: reports tensors declared with another shape than the model's.
 
 use crate::diagnostic::Finding;
 use crate::validate::context::Context;
@@ -7,7 +7,9 @@ use crate::validate::signature::Kind;
 
 rule! {
     /// # What it checks
-    /// Each declared size is the model's. For a bounded dynamic tensor of an ExecuTorch program, where the file does not tell which dimension is dynamic, a size must be the upper bound or -1.
+    /// Each declared size is the model's. For a bounded dynamic tensor of an ExecuTorch program,
+    /// the file may not record which dimension is dynamic. Then a size must be the upper bound or
+    /// -1.
     ///
     /// # Why
     /// Applications allocate and resize by the declared shape.
@@ -16,10 +18,10 @@ rule! {
     /// `"shape": [1, 3, 256, 256]` for an input of `[1, 3, 224, 224]`, after a new export.
     ///
     /// # Fix
-    /// Write the model's shape; `pkgtool fix` does.
+    /// Write the model's shape; `pkgtool fix` does this.
     ///
     /// # What it does not see
-    /// Dimensions of which the file says only that they may be dynamic, and tensors of a wrong rank.
+    /// Dimensions that may be dynamic according to the file, and tensors of a wrong rank.
     PKG034 "tensor-shape" Error fix Safe "A tensor has another shape than declared." => check
 }
 

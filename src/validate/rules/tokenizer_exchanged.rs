@@ -1,4 +1,4 @@
-//! `tokenizer-exchanged`: the tokenizer's two files, each in the other's place.
+//! Rule `tokenizer-exchanged`: reports a tokenizer and its configuration in each other's place.
 
 use std::path::Path;
 
@@ -10,9 +10,10 @@ use crate::validate::references::Referenced;
 
 rule! {
     /// # What it checks
-    /// `tokenizer` does not name a tokenizer's configuration, and `tokenizer_config` does not name a
-    /// tokenizer. The keys at the root of the files decide (`model`, `pre_tokenizer`, … against
-    /// `tokenizer_class`, `chat_template`, …); where they do not tell, the files' names.
+    /// `tokenizer` does not name a tokenizer's configuration, and `tokenizer_config` does not name
+    /// a tokenizer. The root keys of the files decide: `model`, `pre_tokenizer`, … for a tokenizer;
+    /// `tokenizer_class`, `chat_template`, … for a configuration. If they do not decide, the file
+    /// names do.
     ///
     /// # Why
     /// Both are JSON, so nothing fails until the application builds its tokenizer.
@@ -23,10 +24,10 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Exchange the two; `pkgtool fix` does where both are there.
+    /// Swap the two; `pkgtool fix` does this if both files exist.
     ///
     /// # What it does not see
-    /// Files that are not JSON, and whether the tokenizer is the model's.
+    /// Files that are not JSON, and whether the tokenizer belongs to the model.
     PKG048 "tokenizer-exchanged" Error fix Safe "`tokenizer` and `tokenizer_config` name each other's file." => check
 }
 
@@ -47,8 +48,8 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     let (file, message, help) = match (tokenizer, config, kinds) {
         (Some(file), Some(_), (Some(Kind::Config), Some(Kind::Tokenizer))) => (
             file,
-            "`tokenizer` and `tokenizer_config` are exchanged".to_owned(),
-            "exchange the two",
+            "`tokenizer` and `tokenizer_config` are swapped".to_owned(),
+            "swap the two",
         ),
         (Some(file), _, (Some(Kind::Config), _)) => (
             file,
@@ -67,7 +68,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let pairs = [(one, other), (other, one)];
         let values = pairs.map(|(at, from)| (at.file.path.clone(), from.file.reference.as_str().into()));
         let fix = context.fix(Applicability::Safe, &Mend::Replace(values.to_vec()))?;
-        let title = "exchange `tokenizer` and `tokenizer_config`".to_owned();
+        let title = "swap `tokenizer` and `tokenizer_config`".to_owned();
         Some(Fix { title, ..fix })
     });
     let anchor = Anchor::Value(file.file.path.clone());

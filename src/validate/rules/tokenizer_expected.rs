@@ -1,10 +1,10 @@
-//! `tokenizer-expected`: text without a tokenizer.
+//! Rule `tokenizer-expected`: notes text capabilities without a tokenizer.
 
 use crate::diagnostic::{Anchor, Finding};
 use crate::source::JsonPath;
 use crate::validate::context::Context;
 
-/// Capabilities whose models take or give token ids.
+/// Capabilities whose models take or return token ids.
 const TEXT: [&str; 3] = ["text-generation", "text-embedding", "speech-to-text"];
 
 rule! {
@@ -13,8 +13,8 @@ rule! {
     /// names a tokenizer, or has a component with `tokenizer` in its name.
     ///
     /// # Why
-    /// Such a model takes or gives token ids. Without the tokenizer a caller can't turn text into
-    /// them.
+    /// Such a model takes or returns token ids. Without the tokenizer, a caller cannot convert
+    /// between text and token ids.
     ///
     /// # Example
     /// ```json
@@ -23,12 +23,12 @@ rule! {
     /// with no `tokenizer`.
     ///
     /// # Fix
-    /// Add the tokenizer and name it. If the model works on characters or has its tokenizer
-    /// inside, nothing is wrong.
+    /// Add the tokenizer and name it. If the model works on characters or contains its tokenizer,
+    /// nothing is wrong.
     ///
     /// # What it does not see
-    /// Models whose capabilities do not say that they work on text.
-    PKG023 "tokenizer-expected" Note "A text capability comes without a tokenizer." => check
+    /// Models that work on text without declaring a text capability.
+    PKG023 "tokenizer-expected" Note "A text capability has no tokenizer." => check
 }
 
 fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {

@@ -1,4 +1,5 @@
-//! `tokenizer-invalid`: a tokenizer file that is no JSON, or multiplies texts.
+//! Rule `tokenizer-invalid`: reports tokenizer files that are invalid JSON or make texts grow
+//! without bounds.
 
 use std::path::Path;
 
@@ -13,21 +14,22 @@ const OTHER_FORMATS: [&str; 6] = ["model", "spm", "tiktoken", "bin", "txt", "voc
 rule! {
     /// # What it checks
     /// The files under `tokenizer` and `tokenizer_config` are JSON. A tokenizer in another known
-    /// format (`.model`, `.spm`, `.tiktoken`, `.bin`, `.txt`, `.vocab`) is not looked into. The
-    /// replacements of its normaliser together make at most 1000 characters of one (else a warning).
+    /// format (`.model`, `.spm`, `.tiktoken`, `.bin`, `.txt`, `.vocab`) is not inspected. The
+    /// replacements of its normalizer together produce at most 1000 characters from one; more is a
+    /// warning.
     ///
     /// # Why
-    /// A tokenizer that does not parse makes every text capability fail, at run time. One whose
-    /// replacements multiply takes all memory for a short text.
+    /// A tokenizer that does not parse makes every text capability fail at run time. A tokenizer
+    /// whose replacements multiply exhausts the memory for a short text.
     ///
     /// # Example
-    /// A `tokenizer.json` that is an HTML error page, or cut off.
+    /// A `tokenizer.json` that is an HTML error page, or truncated.
     ///
     /// # Fix
-    /// Fetch or export the tokenizer again.
+    /// Download or export the tokenizer again.
     ///
     /// # What it does not see
-    /// Whether a tokenizer works, and is the model's.
+    /// Whether a tokenizer works, and whether it belongs to the model.
     PKG022 "tokenizer-invalid" Error "A tokenizer file is not JSON." => check
 }
 
@@ -40,8 +42,8 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
         let anchor = Anchor::Value(file.file.path.clone());
         let reference = &file.file.reference;
         if let Some(growth) = facts.json().as_ref().ok().and_then(|keys| keys.excessive_growth()) {
-            let message = format!("the normaliser of `{reference}` can make {growth:.0} characters of one");
-            let help = "texts would take all memory: check the `Replace` steps of `normalizer`";
+            let message = format!("the normalizer of `{reference}` can produce {growth:.0} characters from one");
+            let help = "a short text could exhaust the memory: check the `Replace` steps of `normalizer`";
             let finding = RULE.meta.finding(anchor, message).severity(Severity::Warning);
             findings.push(finding.help(help).about(&facts.path));
             continue;

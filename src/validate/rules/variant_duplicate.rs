@@ -1,4 +1,4 @@
-//! `variant-duplicate`: two variants of one precision.
+//! Rule `variant-duplicate`: reports two variants with the same precision.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::validate::context::Context;
 use crate::validate::listing::listed;
 use crate::validate::mend::Mend;
 
-/// Variants that are compared each with each.
+/// Maximum number of variants that are compared pairwise.
 const FEW: usize = 8;
 
 rule! {
@@ -21,19 +21,20 @@ rule! {
     /// No two variants of a config have the same precision.
     ///
     /// # Why
-    /// The precision is what callers choose a variant by. Of two with the same one, the second
-    /// can't be asked for.
+    /// Callers choose a variant by its precision. If two have the same one, the second cannot be
+    /// selected.
     ///
     /// # Example
     /// Two variants with `"precision": "fp32"`.
     ///
     /// # Fix
-    /// Correct the precision of one, or publish it as a model or size of its own. Where the files are parts of one model
-    /// (`encoder`, `decoder`), write one variant with `components`; `pkgtool fix --unsafe` does. It also writes the
-    /// precision that the file's name says, if no other variant has it.
+    /// Correct the precision of one, or publish it as a model or size of its own. If the files are
+    /// parts of one model (`encoder`, `decoder`), write one variant with `components`; `pkgtool fix
+    /// --unsafe` does this. It also writes the precision in the file's name, if no other variant
+    /// has it.
     ///
     /// # What it does not see
-    /// Variants of two tokens that mean the same (`w4` and `4w` of a list of one's own).
+    /// Two tokens with the same meaning (`w4` and `4w` of a custom list).
     PKG009 "variant-duplicate" Warning fix Unsafe "Two variants have the same precision." => check
 }
 
@@ -54,7 +55,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
             }
         } else if earlier != variant.position {
             let anchor = Anchor::Value(variant.path.key("precision"));
-            let message = format!("variant {earlier} has the precision `{precision}` already");
+            let message = format!("variant {earlier} already has the precision `{precision}`");
             let finding = RULE.meta.finding(anchor, message);
             let help = "callers choose a variant by its precision";
             let said = said_by_name(context, variant, precision);
@@ -67,7 +68,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
                 context.fix(Applicability::Unsafe, &mend)
             });
             findings.push(finding.fix(fix).help(match said {
-                Some(token) => format!("{help}; the file's name says `{token}`"),
+                Some(token) => format!("{help}; the file's name contains `{token}`"),
                 None => help.to_owned(),
             }));
         }
@@ -77,11 +78,11 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
 /// Variants of one precision whose files are the components of one model.
 struct Parts<'a> {
     precision: &'a str,
-    /// Component names and variants, in the config's order.
+    /// Component names and variants, in the order of the config.
     variants: Vec<(&'a str, &'a Variant)>,
 }
 
-/// The precisions whose variants are all named after different components.
+/// Finds the precisions whose variants are all named after different components.
 fn parts_of_one_model<'a>(context: &'a Context<'_>) -> Vec<Parts<'a>> {
     let Some(config) = &context.config else {
         return Vec::new();
@@ -105,7 +106,7 @@ fn parts_of_one_model<'a>(context: &'a Context<'_>) -> Vec<Parts<'a>> {
     parts.collect()
 }
 
-/// The component that the name of a variant's file says, between the model and the backend.
+/// Returns the component in the name of a variant's file, between the model and the backend.
 fn component<'v>(config: &Config, variant: &'v Variant) -> Option<&'v str> {
     let file = variant.files.first().filter(|_| !variant.has_components)?;
     let stem = Path::new(&file.reference).file_stem()?.to_str()?;
@@ -136,7 +137,7 @@ impl Parts<'_> {
         finding.help("these are components: write one variant with `components`, and `\"file\": null`")
     }
 
-    /// All variants, with one in place of the parts.
+    /// Returns all variants, with one variant in place of the parts.
     fn merged(&self, context: &Context<'_>) -> Option<Mend> {
         let editor = context.editor().filter(|_| context.may_fix())?;
         let path = JsonPath::root().key("variants");
@@ -173,7 +174,7 @@ impl Parts<'_> {
     }
 }
 
-/// Whether two variants are taken for components of one model.
+/// Returns whether two variants look like components of one model.
 pub(super) fn are_parts(context: &Context<'_>, one: usize, other: usize) -> bool {
     let variants = context.variants();
     let has = |parts: &Parts<'_>, at: usize| {
@@ -183,13 +184,13 @@ pub(super) fn are_parts(context: &Context<'_>, one: usize, other: usize) -> bool
         && parts_of_one_model(context).iter().any(|parts| has(parts, one) && has(parts, other))
 }
 
-/// Whether a precision may stand twice: of few variants it is known without a table.
+/// Returns whether a precision may occur twice: compared for a few variants, assumed for many.
 fn has_repetition(variants: &[Variant]) -> bool {
     let known = |variant: &Variant| variants.iter().filter(|other| other.precision == variant.precision).count();
     variants.len() > FEW || variants.iter().any(|variant| known(variant) > 1)
 }
 
-/// The one other precision that the names of a variant's files say.
+/// Returns the other precision that the names of a variant's files contain.
 fn said_by_name<'a>(context: &'a Context<'_>, variant: &Variant, precision: &str) -> Option<&'a str> {
     let stems = variant.files.iter().filter_map(|file| Path::new(&file.reference).file_stem()?.to_str());
     let says = |token: &str| stems.clone().any(|stem| naming::has_token(stem, token));

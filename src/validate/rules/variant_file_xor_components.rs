@@ -1,4 +1,5 @@
-//! `variant-file-xor-components`: a variant with both or neither.
+//! Rule `variant-file-xor-components`: reports variants with both `file` and `components`, or
+//! neither.
 
 use crate::diagnostic::{Anchor, Finding};
 use crate::source::json::{Member, Node};
@@ -10,7 +11,7 @@ rule! {
     /// A variant has either a `file` or `components`: not both, not neither.
     ///
     /// # Why
-    /// A reader takes the one that is there. With both, two readers can load different models;
+    /// A reader takes the one that is present. With both, two readers can load different models;
     /// with neither, there is nothing to load.
     ///
     /// # Example
@@ -19,8 +20,8 @@ rule! {
     /// ```
     ///
     /// # Fix
-    /// Keep `file` for a model in one file; set it to `null` or leave it out and list the parts
-    /// under `components` for a pipeline.
+    /// Use `file` for a model in one file. For a pipeline, list the parts under `components`, and
+    /// set `file` to `null` or leave it out.
     ///
     /// # What it does not see
     /// Whether a pipeline has all the components that it needs.
@@ -31,7 +32,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     for variant in context.variants() {
         let node = context.document().and_then(|document| document.node(&variant.path));
         if variant.has_file && variant.has_components {
-            // An empty `file` is a fault of its own.
+            // The schema stage reports an empty `file`.
             if context.is_violated(&variant.path.key("file")) {
                 continue;
             }
@@ -50,7 +51,7 @@ fn mentions_components(variant: &Node) -> bool {
     variant.members().iter().any(is_meant)
 }
 
-/// Whether a member is `components`, or one of the two mistyped, which the schema reports.
+/// Returns whether a member is `components`, or a misspelling that the schema stage reports.
 fn is_meant(member: &Member) -> bool {
     let key = member.key.as_str();
     key != "file" && suggest::nearest(key, ["file", "components"].into_iter()).is_some()

@@ -1,4 +1,4 @@
-//! `variant-identical`: two variants whose models are the same bytes.
+//! Rule `variant-identical`: reports two variants whose model files have the same bytes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,17 +7,17 @@ use crate::diagnostic::{Anchor, Finding};
 use crate::validate::context::Context;
 use crate::validate::files::FileFacts;
 
-/// Different files of one size that are kept to compare others with.
+/// Maximum number of different files of one size that are kept for comparison.
 const MAX_KEPT: usize = 8;
 
 rule! {
     /// # What it checks
-    /// No two variants have model files of other names and the same bytes. Bytes are compared only
-    /// where sizes are equal. Git LFS pointers are compared by the object they name.
+    /// No two variants have model files with different names and the same bytes. Bytes are compared
+    /// only if the sizes are equal. Git LFS pointers are compared by the object they name.
     ///
     /// # Why
-    /// Variants differ in precision, and so in their bytes. Equal ones mean that an export went wrong
-    /// or that a file was copied under another name.
+    /// Variants differ in precision, and so in their bytes. Equal files mean that an export went
+    /// wrong or that a file was copied under another name.
     ///
     /// # Example
     /// `tiny_xnnpack_int8.pte`, a copy of `tiny_xnnpack_fp32.pte`.
@@ -26,8 +26,8 @@ rule! {
     /// Export the variant again. If one file serves both, name it twice.
     ///
     /// # What it does not see
-    /// Files of other configs, models that are directories, and files that differ in a stamp only.
-    /// With `--no-model` only Git LFS pointers are compared.
+    /// Files of other configs, models that are directories, and files that differ only in a
+    /// timestamp. With `--no-model` only Git LFS pointers are compared.
     PKG046 "variant-identical" Warning "Two variants have the same model under two names." => check
 }
 

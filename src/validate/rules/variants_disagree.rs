@@ -1,4 +1,4 @@
-//! `variants-disagree`: files of one model that are called in different ways.
+//! Rule `variants-disagree`: reports model files of one model that have different interfaces.
 
 use std::sync::Arc;
 
@@ -11,30 +11,34 @@ use crate::validate::references::Referenced;
 
 rule! {
     /// # What it checks
-    /// Model files of one model have one interface, as the files themselves give it: methods, numbers of tensors,
-    /// dtypes, ranks and sizes. Variants of a config are held against the first of
-    /// them, component by component; the first variants of configs for other backends, in directories beside each
-    /// other, against the first of those.
+    /// Model files of one model have the same interface, as the files themselves record it:
+    /// methods, numbers of tensors, dtypes, ranks and sizes. The variants of a config are compared
+    /// with its first variant, component by component. The first variants of configs for other
+    /// backends, in sibling directories, are compared with the first of those.
     ///
-    /// What a precision or a backend brings with it is no difference: floats of another size, small integers for
-    /// the inputs and outputs of a quantised variant, a dimension that only one file fixes, to a size that the
-    /// other takes; between backends also integers of another size, and methods that only one of them has.
+    /// Differences that a precision or a backend implies are accepted: floats of another size,
+    /// small integers for the inputs and outputs of a quantised variant, and a dimension that one
+    /// file fixes to a size that the other accepts. Between backends, integers of another size and
+    /// additional methods are accepted too.
     ///
     /// # Why
-    /// An application picks a variant and calls it like any other. One that was exported at another size, in
-    /// another order or from another revision of the model fails there, or gives nonsense.
+    /// An application picks a variant and calls it like any other. A variant that was exported at
+    /// another size, in another order or from another revision of the model fails there, or
+    /// produces wrong results.
     ///
     /// # Example
-    /// `forward` takes `float32[1, 3, 224, 224]` in the fp32 file and `float32[1, 3, 256, 256]` in the int8 file.
+    /// `forward` takes `float32[1, 3, 224, 224]` in the fp32 file and `float32[1, 3, 256, 256]` in
+    /// the int8 file.
     ///
     /// # Fix
-    /// Export the variant again with the same example inputs; or, if it is another model, give it a config of its
-    /// own.
+    /// Export the variant again with the same example inputs. If it is another model, give it a
+    /// config of its own.
     ///
     /// # What it does not see
-    /// Names of tensors, bounds of dynamic dimensions, inputs that are no tensors. Between backends, models for
-    /// `text-generation`: where their caches are kept, and how many tokens a call takes, is each backend's own;
-    /// and outputs of embedding models, which some pool and some leave to the application.
+    /// Names of tensors, bounds of dynamic dimensions, and inputs that are not tensors. Between
+    /// backends, two things are not compared. Models for `text-generation` differ in where they
+    /// keep their caches and how many tokens a call takes. The outputs of embedding models differ
+    /// too, because some backends pool and others leave it to the application.
     PKG051 "variants-disagree" Warning "Model files of one model have different interfaces." => check
 }
 
@@ -63,7 +67,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
                 continue;
             };
             let list = &context.precisions.list;
-            // A token that is not known may mean quantised.
+            // An unknown token may mean a quantised precision.
             let may_be = |token: Option<&str>| {
                 token.and_then(|token| list.is_quantized(token)) != Some(false)
             };
@@ -78,7 +82,7 @@ fn check(context: &Context<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The finding about a file whose interface is another one.
+/// Creates the finding about a file with a different interface.
 pub(in crate::validate) fn variants_disagree(anchor: Anchor, text: String) -> Finding {
     let finding = RULE.meta.finding(anchor, text);
     finding.help("export both with the same example inputs; `pkgtool inspect` shows each")

@@ -1,72 +1,71 @@
-//! A value against a schema.
+//! Checks a JSON value against a JSON Schema and collects one fault per violated keyword.
 //!
-//! Invariant: every keyword that does not hold is one fault, in the order in which the merging of
-//! faults relies on them: what a value must be besides, then its size, then what it lacks, then its
-//! parts, then the keys that it may not have.
+//! Invariant: the faults are in the order that the merging of faults in the parent module relies
+//! on: `allOf` and references, then the size, then missing keys, then members, then unknown keys.
 
 use super::keywords::{Format, Others, Schema, Type};
 use super::uri::is_uri;
 use crate::source::json::{Kind, Member, Node, Step};
 use crate::source::{Document, JsonPath, Members};
 
-/// Longest array whose elements are compared each with each.
+/// Maximum length of an array whose elements are compared pairwise.
 const COMPARED: usize = 16;
 
-/// A keyword that does not hold.
+/// A violated keyword.
 pub(super) struct Fault<'a> {
-    /// Where the value stands.
+    /// The path of the value.
     pub(super) path: JsonPath,
     /// The value.
     pub(super) value: &'a Node,
-    /// What it should have been.
+    /// The expectation that the value violates.
     pub(super) expected: Expected<'a>,
-    /// The schema that has the keyword.
+    /// The schema that contains the keyword.
     pub(super) schema: &'static Schema,
 }
 
-/// What a keyword asks for.
+/// The expectation of a keyword.
 pub(super) enum Expected<'a> {
-    /// The value itself should be another.
+    /// A different value.
     Value(Wanted),
-    /// No element twice; in a long array it is not known yet whether one is.
+    /// Unique elements. For a long array it is not yet known whether an element is repeated.
     Unique,
-    /// A member of this key.
+    /// A member with this key.
     Key(&'static str),
-    /// None of these keys, but those that the schema lists.
+    /// Only the keys that the schema lists, not these.
     Known {
         unknown: Vec<&'a str>,
         schema: &'static Schema,
     },
 }
 
-/// What a value should be.
+/// The expectation for a value.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Wanted {
     /// One of these types.
     Type(&'static [Type]),
     /// One of these words.
     OneOf(&'static [String]),
-    /// Only characters of a token.
+    /// Only the characters allowed in a token.
     Token,
     /// A URI.
     Uri,
-    /// A string that is not empty.
+    /// A non-empty string.
     Text,
-    /// At least so many elements.
+    /// At least this number of elements.
     Items(usize),
-    /// At least so many members.
+    /// At least this number of members.
     Members(usize),
-    /// At least this.
+    /// At least this number.
     AtLeast(u32),
 }
 
-/// Whether a value has no fault.
+/// Returns whether a value satisfies the schema.
 pub(super) fn is_valid(schema: &'static Schema, value: &serde_json::Value) -> bool {
     let parsed = Document::parse(&value.to_string());
     parsed.is_ok_and(|document| faults(schema, &document.root).is_empty())
 }
 
-/// The faults of a value.
+/// Returns the faults of a value.
 pub(super) fn faults<'a>(schema: &'static Schema, value: &'a Node) -> Vec<Fault<'a>> {
     let mut faults = Vec::new();
     check(schema, value, &Place::Root, &mut |fault| {
@@ -75,7 +74,7 @@ pub(super) fn faults<'a>(schema: &'static Schema, value: &'a Node) -> Vec<Fault<
     faults
 }
 
-/// A place in a value, made into a path only if there is a fault.
+/// A location in a value, converted to a path only for a fault.
 enum Place<'p> {
     Root,
     Key(&'p Place<'p>, &'p str),
@@ -125,7 +124,7 @@ fn check<'a>(
     }
     if let Some(condition) = &schema.condition {
         let mut holds = true;
-        // Where it does not hold is nobody's concern, so no path is made.
+        // The location is irrelevant in a condition, so no path is built.
         check(&condition.when, value, &Place::Root, &mut |_| holds = false);
         let branch = if holds {
             &condition.then
@@ -178,7 +177,7 @@ fn fault<'a>(
     }
 }
 
-/// The first keyword that a text does not hold: one fault a value is reported.
+/// Returns the first keyword that a text violates; each value gets at most one fault.
 fn text_fault(schema: &'static Schema, text: &str) -> Option<Wanted> {
     if text.chars().take(schema.min_length).count() < schema.min_length {
         return Some(Wanted::Text);
@@ -236,7 +235,7 @@ fn check_array<'a>(
     }
 }
 
-/// Whether an element stands twice; of a long array it is only said that it may.
+/// Returns whether an element may be repeated: compared for a short array, assumed for a long one.
 fn may_repeat(elements: &[Node]) -> bool {
     let earlier = |(index, element): (usize, &Node)| {
         let mut before = elements[..index].iter();
@@ -245,7 +244,7 @@ fn may_repeat(elements: &[Node]) -> bool {
     elements.len() > COMPARED || elements.iter().enumerate().any(earlier)
 }
 
-/// Whether two values are equal.
+/// Returns whether two values are equal.
 fn is_same(one: &Node, other: &Node) -> bool {
     match (&one.kind, &other.kind) {
         (Kind::String(one), Kind::String(other)) => one == other,
@@ -275,7 +274,7 @@ fn check_object<'a>(
     }
     let rest = match &schema.others {
         Others::Each(schema) => Some(&**schema),
-        // Nothing is asked of any member.
+        // The schema places no requirement on members.
         Others::Any if schema.properties.is_empty() => return,
         Others::Any | Others::None => None,
     };

@@ -1,8 +1,8 @@
-//! A JSON Schema, read into what is to be checked.
+//! Parses a JSON Schema into the checks of this validator.
 //!
-//! Invariant: exactly the keywords that the schemas of this repository use are read, as JSON Schema
-//! 2020-12 means them; any other is an error, never passed over. References lead to definitions of the
-//! same schema and never in a circle.
+//! Invariant: exactly the keywords that the schemas of this repository use are supported, with the
+//! semantics of JSON Schema 2020-12; any other keyword is an error. References lead to definitions
+//! of the same schema, without cycles.
 
 use std::str::FromStr;
 
@@ -10,43 +10,43 @@ use serde_json::{Map, Value};
 
 use crate::source::json::{Kind, Node};
 
-/// Where definitions stand.
+/// Prefix of references to definitions.
 const DEFINITIONS: &str = "#/$defs/";
 
-/// Keywords that say something to readers, or stand where they are referred to.
+/// Keywords that are documentation or targets of references and check nothing.
 const SILENT: [&str; 5] = ["$schema", "$id", "$defs", "title", "description"];
 
-/// Most references that lead from one to the next: more are a circle.
+/// Maximum length of a chain of references; a longer one is a cycle.
 const MAX_DEPTH: usize = 16;
 
-/// What a value must be. A schema without keywords takes every value.
+/// A parsed schema. A schema without keywords accepts every value.
 #[derive(Debug, Default)]
 pub(super) struct Schema {
-    /// `type`; empty if any will do.
+    /// `type`; empty for any type.
     pub(super) types: Vec<Type>,
     /// `enum`, of strings.
     pub(super) options: Option<Vec<String>>,
-    /// Of strings: their least length in characters, their form.
+    /// For strings: the minimum length in characters, and the form.
     pub(super) min_length: usize,
     pub(super) pattern: Option<Pattern>,
     pub(super) format: Option<Format>,
-    /// Of numbers.
+    /// For numbers.
     pub(super) minimum: Option<u32>,
-    /// Of arrays.
+    /// For arrays.
     pub(super) min_items: usize,
     pub(super) unique: bool,
     pub(super) items: Option<Box<Schema>>,
-    /// Of objects.
+    /// For objects.
     pub(super) min_properties: usize,
     pub(super) required: Vec<String>,
     pub(super) properties: Properties,
     pub(super) others: Others,
-    /// `$ref` and `allOf`: every one holds as well.
+    /// `$ref` and `allOf`: all of them must hold.
     pub(super) all: Vec<Schema>,
     pub(super) condition: Option<Box<Condition>>,
 }
 
-/// `properties`, in the order of their keys. A schema has so few that a walk over them costs less than a search.
+/// `properties`, in the order of the keys. There are so few that a linear search is fastest.
 #[derive(Debug, Default)]
 pub(super) struct Properties(Vec<(String, Schema)>);
 
@@ -67,7 +67,7 @@ pub(super) struct Condition {
     pub(super) otherwise: Schema,
 }
 
-/// The types of JSON Schema that are in use, in the order in which messages list them.
+/// The supported types of JSON Schema, in the order in which messages list them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Type {
     Array,
@@ -77,22 +77,23 @@ pub(super) enum Type {
     String,
 }
 
-/// `^[…]+$`: at least one character, and only of these ranges.
+/// `^[…]+$`: one or more characters from these ranges.
 #[derive(Debug)]
 pub(super) struct Pattern {
     ranges: Vec<(char, char)>,
-    /// The same for the characters of ASCII, a bit each.
+    /// The ASCII characters of the ranges, as a bit set.
     ascii: u128,
 }
 
-/// The formats that are in use.
+/// The supported formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Uri,
 }
 
 impl Schema {
-    /// Reads a schema. A definition of this name takes every value: what it says is checked elsewhere.
+    /// Parses a schema. The definition named `left_out` accepts every value, because a rule checks
+    /// it.
     pub(super) fn read(text: &str, left_out: &str) -> Result<Self, String> {
         let root: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let reader = Reader {
@@ -104,14 +105,14 @@ impl Schema {
 }
 
 impl Properties {
-    /// The schema of this key's value.
+    /// Returns the schema of the value with this key.
     pub(super) fn get(&self, key: &str) -> Option<&Schema> {
         let mut properties = self.0.iter();
         let property = properties.find(|(name, _)| name == key);
         property.map(|(_, schema)| schema)
     }
 
-    /// The keys, in their order.
+    /// Returns the keys in order.
     pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())
     }
@@ -122,7 +123,7 @@ impl Properties {
 }
 
 impl Type {
-    /// The name in JSON Schema.
+    /// Returns the name in JSON Schema.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Array => "array",
@@ -133,7 +134,8 @@ impl Type {
         }
     }
 
-    /// Whether a value is of this type. A number without a fraction is an integer, however written.
+    /// Returns whether a value has this type. A number without a fraction is an integer, in any
+    /// notation.
     pub(super) fn is_of(self, value: &Node) -> bool {
         match (self, &value.kind) {
             (Self::Array, Kind::Array(_))
@@ -197,7 +199,7 @@ impl Pattern {
         Some(Self { ranges, ascii })
     }
 
-    /// Whether a text has this form.
+    /// Returns whether a text matches the pattern.
     pub(super) fn fits(&self, text: &str) -> bool {
         let within = |c: char| match u8::try_from(c) {
             Ok(c) if c.is_ascii() => self.ascii >> c & 1 == 1,
@@ -210,7 +212,7 @@ impl Pattern {
     }
 }
 
-/// Reads the parts of one schema.
+/// Parses the parts of one schema.
 struct Reader<'a> {
     definitions: Option<&'a Map<String, Value>>,
     left_out: &'a str,
@@ -218,7 +220,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn schema(&self, value: &Value, depth: usize) -> Result<Schema, String> {
-        let keywords = value.as_object().ok_or("a schema is no object")?;
+        let keywords = value.as_object().ok_or("a schema must be an object")?;
         let mut schema = Schema::default();
         for (name, value) in keywords {
             let wrong = || format!("`{name}` is {value}");
@@ -265,10 +267,10 @@ impl Reader<'_> {
                 }
                 "if" => schema.condition = Some(self.condition(keywords, value, depth)?),
                 "then" | "else" if keywords.contains_key("if") => {}
-                _ => return Err(format!("`{name}`: {value} is not known")),
+                _ => return Err(format!("unsupported keyword `{name}`: {value}")),
             }
         }
-        // What only refers to a definition is that.
+        // A schema that contains only a reference is replaced by its target.
         let only_refers = |name: &String| name == "$ref" || SILENT.contains(&name.as_str());
         if keywords.keys().all(only_refers)
             && let Some(definition) = schema.all.pop()
@@ -278,7 +280,7 @@ impl Reader<'_> {
         Ok(schema)
     }
 
-    /// What a reference leads to; nothing if that is left out.
+    /// Returns the target of a reference; `None` if that definition is left out.
     fn definition(&self, reference: &Value, depth: usize) -> Result<Option<Schema>, String> {
         let name = reference
             .as_str()
@@ -288,7 +290,7 @@ impl Reader<'_> {
             return Ok(None);
         }
         if depth == MAX_DEPTH {
-            return Err(format!("`$defs` lead in a circle at `{name}`"));
+            return Err(format!("`$defs` contain a cycle at `{name}`"));
         }
         let definition = self.definitions.and_then(|all| all.get(name));
         let definition = definition.ok_or_else(|| format!("`$defs` lack `{name}`"))?;
@@ -342,24 +344,27 @@ mod tests {
     #[test]
     fn what_is_not_known_is_not_passed_over() {
         for (schema, error) in [
-            (r#"{"maxItems": 3}"#, "`maxItems`: 3 is not known"),
-            (r#"{"format": "date"}"#, r#"`format`: "date" is not known"#),
+            (r#"{"maxItems": 3}"#, "unsupported keyword `maxItems`: 3"),
+            (
+                r#"{"format": "date"}"#,
+                r#"unsupported keyword `format`: "date""#,
+            ),
             (r#"{"type": "number"}"#, "`type` cannot be `number`"),
             (r#"{"enum": [1]}"#, "`enum` is [1]"),
             (r#"{"pattern": "a+"}"#, r#"`pattern` is "a+""#),
             (r#"{"minimum": -1}"#, "`minimum` is -1"),
-            (r#"{"then": {}}"#, "`then`: {} is not known"),
+            (r#"{"then": {}}"#, "unsupported keyword `then`: {}"),
             (r#"{"$ref": "other.json"}"#, r#"`$ref` is "other.json""#),
             (r##"{"$ref": "#/$defs/a"}"##, "`$defs` lack `a`"),
             (
                 r##"{"$ref": "#/$defs/a", "$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}}"##,
-                "`$defs` lead in a circle at `a`",
+                "`$defs` contain a cycle at `a`",
             ),
             (
                 r#"{"properties": {"a": {"not": {}}}}"#,
-                "`not`: {} is not known",
+                "unsupported keyword `not`: {}",
             ),
-            (r#"{"items": true}"#, "a schema is no object"),
+            (r#"{"items": true}"#, "a schema must be an object"),
         ] {
             assert_eq!(
                 Schema::read(schema, "").err().as_deref(),

@@ -1,4 +1,4 @@
-//! Words for schema violations: what was expected, what was found, what to do.
+//! Messages and helps for schema violations: the expected value, the found value and the remedy.
 
 use serde_json::{Value, json};
 
@@ -10,10 +10,10 @@ use crate::source::JsonPath;
 use crate::source::json::{Kind, Node, Step};
 use crate::source::suggest;
 
-/// Longest value quoted in a message, in characters.
+/// Maximum length of a value quoted in a message, in characters.
 const MAX_QUOTE: usize = 60;
 
-/// Message and help for a value that is not as it should be.
+/// Returns the message and the help for an invalid value.
 pub(super) fn describe(
     wanted: Wanted,
     found: &Found<'_>,
@@ -47,12 +47,12 @@ pub(super) fn describe(
     }
 }
 
-/// What an object lacks.
+/// Returns the message about keys missing from an object.
 pub(super) fn missing_keys(object: &JsonPath, keys: &[String]) -> String {
     format!("{} lacks {}", noun(object), enumerated(keys, "and"))
 }
 
-/// What is wrong with a text that is no URI, and what to write.
+/// Explains why a text is not a URI, and how to fix it.
 fn uri_help(text: &str, id: SchemaIdOf<'_>) -> String {
     if is_uri(text.trim()) {
         return format!(
@@ -62,17 +62,18 @@ fn uri_help(text: &str, id: SchemaIdOf<'_>) -> String {
     }
     if let Some(space) = text.trim().find(char::is_whitespace) {
         let before = cut(&text.trim()[..space]);
-        return format!("a URI has no white space; there is some behind `{before}`: remove it");
+        return format!("a URI has no white space: remove it after `{before}`");
     }
     match id() {
         Some(id) => format!("a URI begins with a scheme; write \"{id}\""),
         None => {
-            "a URI begins with a scheme; write the one of the publisher's other configs".to_owned()
+            "a URI begins with a scheme; use the URI of the publisher's other configs".to_owned()
         }
     }
 }
 
-/// What to write for the keys that an object lacks; `id` is the format's identifier, if that is among them and known.
+/// Returns the help for missing keys. `id` is the format's identifier, if `$schema` is among them
+/// and the value is known.
 pub(super) fn missing_keys_help(keys: &[String], id: Option<&str>) -> String {
     let is_known = |key: &&String| id.is_some() && *key == "$schema";
     let others: Vec<&String> = keys.iter().filter(|key| !is_known(key)).collect();
@@ -86,7 +87,7 @@ pub(super) fn missing_keys_help(keys: &[String], id: Option<&str>) -> String {
     format!("add {}", parts.join(", and "))
 }
 
-/// `a`, `b` and `c`.
+/// Returns a list like `a`, `b` and `c`.
 fn enumerated<W: AsRef<str>>(words: &[W], last: &str) -> String {
     let quoted: Vec<String> = words
         .iter()
@@ -99,13 +100,14 @@ fn enumerated<W: AsRef<str>>(words: &[W], last: &str) -> String {
     }
 }
 
-/// Which keys there are, or which one was meant: none that the object has already.
+/// Suggests the key that was probably meant, unless the object has it already; else lists the
+/// allowed keys.
 pub(super) fn unknown_key_help(key: &str, schema: &Schema, object: &Node) -> String {
     let allowed: Vec<&str> = schema.properties.keys().collect();
     let is_free = |allowed: &&str| object.get(allowed).is_none();
     match suggest::nearest(key, allowed.iter().copied().filter(is_free)) {
         Some(meant) => format!("did you mean `{meant}`?"),
-        None => format!("remove it; the keys here are {}", list(&allowed)),
+        None => format!("remove it; allowed keys: {}", list(&allowed)),
     }
 }
 
@@ -148,7 +150,7 @@ fn not_one_of(found: &Found<'_>, options: &[String]) -> (String, Option<String>)
     (format!("{} is not allowed here", found.quote()), Some(help))
 }
 
-/// The token that a text was meant for, if any is left of it.
+/// Suggests a token for a text, and explains the allowed characters.
 fn token_help(text: &str) -> String {
     let what = "a token has only `a`–`z`, `0`–`9` and `_`, and at least one of them";
     match token_of(text) {
@@ -157,7 +159,7 @@ fn token_help(text: &str) -> String {
     }
 }
 
-/// The token that a text was meant for.
+/// Converts a text to the token that it most likely stands for.
 pub(super) fn token_of(text: &str) -> Option<String> {
     let mut token = String::new();
     for c in text.trim().chars().take(MAX_QUOTE + 1) {
@@ -165,7 +167,7 @@ pub(super) fn token_of(text: &str) -> Option<String> {
             c if c.is_ascii_lowercase() || c.is_ascii_digit() => token.push(c),
             '_' | '-' | '.' | ' ' | '/' | ':' if !token.ends_with('_') => token.push('_'),
             '_' | '-' | '.' | ' ' | '/' | ':' => {}
-            // What a letter of another script was meant for, nobody can tell.
+            // Letters of other scripts have no certain counterpart.
             _ => return None,
         }
     }
@@ -173,7 +175,7 @@ pub(super) fn token_of(text: &str) -> Option<String> {
     (!token.is_empty() && token.len() <= MAX_QUOTE).then(|| token.to_owned())
 }
 
-/// What to write where only the type is wrong.
+/// Returns the remedy if only the type is wrong.
 fn type_help(types: &[Type], found: &Value, path: &JsonPath) -> Option<String> {
     let [wanted] = types else {
         return None;
@@ -188,7 +190,7 @@ fn type_help(types: &[Type], found: &Value, path: &JsonPath) -> Option<String> {
             Some(format!("write {}, without quotes", text.trim()))
         }
         (Type::Integer, Value::String(_) | Value::Null) if is_dimension(path) => {
-            Some("write -1 for a dimension that is open".to_owned())
+            Some("write -1 for a dynamic dimension".to_owned())
         }
         (Type::String, Value::Array(several)) => match &several[..] {
             [one @ Value::String(_)] => {
@@ -207,7 +209,7 @@ fn type_help(types: &[Type], found: &Value, path: &JsonPath) -> Option<String> {
     }
 }
 
-/// The sizes that a text was meant for where a shape is expected: `2x8`, `2, 8` or `(2, 8)`.
+/// Parses a text in place of a shape: `2x8`, `2, 8` or `(2, 8)`.
 pub(super) fn dimensions(text: &str, path: &JsonPath) -> Option<Vec<i64>> {
     if !is_shape(path) || text.len() > MAX_QUOTE {
         return None;
@@ -217,12 +219,12 @@ pub(super) fn dimensions(text: &str, path: &JsonPath) -> Option<Vec<i64>> {
     sizes.map(|size| size.trim().parse().ok()).collect()
 }
 
-/// Whether a path leads to a tensor's shape.
+/// Returns whether a path leads to a tensor's shape.
 fn is_shape(path: &JsonPath) -> bool {
     matches!(path.steps(), [.., Step::Key(key)] if &**key == "shape")
 }
 
-/// Whether a path leads to a tensor's size.
+/// Returns whether a path leads to a size in a tensor's shape.
 fn is_dimension(path: &JsonPath) -> bool {
     matches!(path.steps(), [.., Step::Key(key), Step::Index(_)] if &**key == "shape")
 }
@@ -231,16 +233,17 @@ fn at_least(limit: usize, noun: &str) -> (String, Option<String>) {
     (format!("must have at least {limit} {noun}"), None)
 }
 
-/// A value at fault, and its place in the text.
+/// An invalid value and its node in the document.
 pub(super) struct Found<'a> {
     /// The value.
     pub(super) value: &'a Value,
-    /// The same as it stands in the text.
+    /// The parsed node of the value.
     pub(super) node: &'a Node,
 }
 
 impl Found<'_> {
-    /// The value, short. Numbers are as they were written: a value holds the nearest it can.
+    /// Returns the value, shortened. Numbers are quoted as written, because the parsed value is
+    /// rounded.
     fn quote(&self) -> String {
         match &self.node.kind {
             Kind::Number(written) => cut(written),
@@ -248,7 +251,7 @@ impl Found<'_> {
         }
     }
 
-    /// The first element of an array, short.
+    /// Returns the first element of an array, shortened.
     fn first(&self) -> String {
         cut(&self.value[0].to_string())
     }

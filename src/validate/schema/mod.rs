@@ -1,9 +1,10 @@
-//! The schema stage: JSON Schema violations, one for each fault of the author.
+//! The schema stage of validation: reports JSON Schema violations, one for each mistake of the
+//! author.
 //!
-//! `check` reports what each keyword sees; an author made one slip. So violations are merged:
-//! one a value; an unknown key that is nearly a missing one is a typing error; what a rule of its
-//! own explains better (`variant-file-xor-components`, `methods-nesting`, `legacy-field`,
-//! `placeholder`) is left to that rule.
+//! `check` reports each violated keyword, and this module merges the violations of one mistake.
+//! Each value gets one violation. An unknown key that resembles a missing key is a typing error.
+//! Mistakes that a dedicated rule explains better (`variant-file-xor-components`,
+//! `methods-nesting`, `legacy-field`, `placeholder`) are left to that rule.
 
 mod check;
 mod keywords;
@@ -36,54 +37,54 @@ pub const PRECISIONS_SCHEMA: &str = include_str!("../../../schemas/precisions.sc
 static CONFIG: LazyLock<Schema> = LazyLock::new(|| embedded(CONFIG_SCHEMA));
 static PRECISIONS: LazyLock<Schema> = LazyLock::new(|| embedded(PRECISIONS_SCHEMA));
 
-/// Most faults that are looked into: far more than are reported, far fewer than a hostile file of
-/// allowed size can have.
+/// Maximum number of inspected faults: far more than are reported, and far fewer than a hostile
+/// file of allowed size can have.
 const MAX_FAULTS: usize = 20_000;
 
-/// The definition of the config schema whose violations another rule reports.
+/// The definition in the config schema whose violations are reported by another rule.
 const LEFT_TO_RULES: &str = "fileOrComponents";
 
-/// A fault against the schema.
+/// A violation of the schema.
 #[derive(Debug, Clone)]
 pub(super) struct Violation {
-    /// The value, or the member whose key is at fault.
+    /// The value, or the member whose key is wrong.
     pub(super) path: JsonPath,
-    /// Where to point.
+    /// The location to highlight.
     pub(super) anchor: Anchor,
-    /// What was expected and found.
+    /// The expected and the found value.
     pub(super) message: String,
-    /// What to do.
+    /// The remedy.
     pub(super) help: Option<String>,
-    /// What does it, and whether unasked.
+    /// The fix, and whether it is safe.
     pub(super) mend: Option<(Applicability, Mend)>,
 }
 
-/// The identifier for a config that lacks one, looked for when it is asked for; `None` where it is not known.
+/// Computes the `$schema` identifier for a config that has none; `None` if it is unknown.
 pub(super) type SchemaIdOf<'a> = &'a dyn Fn() -> Option<String>;
 
-/// What one keyword saw, still close to the validator's words.
+/// A violation as a single keyword reports it, before merging.
 enum Raw {
-    /// A value is not as it should be.
+    /// A value is invalid.
     Value {
         path: JsonPath,
         message: String,
         help: Option<String>,
         mend: Option<(Applicability, Mend)>,
     },
-    /// An object has a key that it may not have.
+    /// An object has a key that is not allowed.
     UnknownKey {
         object: JsonPath,
         key: String,
-        /// The missing key that it is nearly.
+        /// The missing key that it resembles.
         meant: Option<String>,
-        /// What to do.
+        /// The remedy.
         help: String,
     },
-    /// An object lacks keys.
+    /// Keys are missing from an object.
     MissingKeys { object: JsonPath, keys: Vec<String> },
 }
 
-/// The capabilities that a hub's word for a task may stand for; none for a word that is no task.
+/// Returns the capabilities that correspond to a hub's name for a task; empty for an unknown name.
 pub(super) fn capabilities_of(word: &str) -> Vec<&'static str> {
     let items = CONFIG
         .properties
@@ -98,7 +99,7 @@ pub(super) fn capabilities_of(word: &str) -> Vec<&'static str> {
     )
 }
 
-/// Faults of a config, in the validator's order.
+/// Returns the violations of a config, in the order of the validator.
 pub(super) fn check_config(
     document: &Document,
     config: &Config,
@@ -112,7 +113,7 @@ pub(super) fn check_config(
     merge(raw.take(MAX_FAULTS).collect(), id)
 }
 
-/// Faults of a precision list, in the validator's order.
+/// Returns the violations of a precision list, in the order of the validator.
 pub(super) fn check_precisions(document: &Document) -> Vec<Violation> {
     let faults = check::faults(&PRECISIONS, &document.root).into_iter();
     let none = || None::<String>;
@@ -120,8 +121,8 @@ pub(super) fn check_precisions(document: &Document) -> Vec<Violation> {
     merge(raw.take(MAX_FAULTS).collect(), &none)
 }
 
-/// The parts of a variant's `methods` that `methods-nesting` reports, or that can't be judged
-/// because the variant has both a file and components.
+/// Returns the parts of a variant's `methods` that the rule `methods-nesting` reports, or that
+/// cannot be judged because the variant has both a file and components.
 fn wrong_shapes(variant: &crate::package::Variant) -> &[JsonPath] {
     match &variant.methods {
         Methods::Absent => &[],
@@ -185,7 +186,7 @@ fn read(fault: Fault<'_>, id: SchemaIdOf<'_>) -> Vec<Raw> {
     }
 }
 
-/// One fault for each element that stands earlier in the array already.
+/// Returns one fault for each element that repeats an earlier one.
 fn repeated(path: &JsonPath, list: &Node) -> Vec<Raw> {
     let mut seen = HashSet::new();
     let items = list
@@ -198,7 +199,7 @@ fn repeated(path: &JsonPath, list: &Node) -> Vec<Raw> {
         .map(|(i, item)| Raw::Value {
             path: path.index(i),
             message: format!("{item} is already in the list"),
-            help: Some("remove the repetition".to_owned()),
+            help: Some("remove the repeated element".to_owned()),
             mend: Some(remedy::of_repetition(&path.index(i))),
         })
         .collect()
@@ -218,7 +219,7 @@ fn merge(raw: Vec<Raw>, id: SchemaIdOf<'_>) -> Vec<Violation> {
         }
     }
     let mut seen = HashSet::new();
-    // What one object lacks is one fault, where the first of its keys was missed.
+    // Missing keys of one object are merged into one fault, at the position of the first.
     let mut lacking: HashMap<JsonPath, usize> = HashMap::new();
     let mut merged: Vec<Raw> = Vec::new();
     for (at, mut one) in raw.into_iter().enumerate() {
@@ -248,7 +249,7 @@ fn merge(raw: Vec<Raw>, id: SchemaIdOf<'_>) -> Vec<Violation> {
         .collect()
 }
 
-/// The missing keys of each object that lacks any.
+/// Returns the missing keys of each object.
 fn missing_keys(raw: &[Raw]) -> HashMap<&JsonPath, Vec<&str>> {
     let mut missing: HashMap<&JsonPath, Vec<&str>> = HashMap::new();
     for one in raw {

@@ -1,4 +1,5 @@
-//! What mends a violation, where the schema or the value leaves no doubt about it, or little.
+//! Fixes of schema violations, if the schema or the value makes the intended value certain or
+//! likely.
 
 use serde_json::{Value, json};
 
@@ -10,10 +11,10 @@ use crate::diagnostic::Applicability::{self, Safe, Unsafe};
 use crate::source::JsonPath;
 use crate::validate::mend::Mend;
 
-/// Longest text that is written anew.
+/// Maximum length of a value that a fix replaces, in bytes of JSON.
 const MAX_TEXT: usize = 200;
 
-/// What to write for a value that is not as `schema` wants it. What is written satisfies `schema`.
+/// Returns the fix of an invalid value. The new value satisfies `schema`.
 pub(super) fn of_value(
     wanted: Wanted,
     schema: &'static Schema,
@@ -41,7 +42,7 @@ pub(super) fn of_value(
             (Unsafe, json!(token))
         }
         Wanted::Uri => match found.as_str()?.trim() {
-            // White space around it is no part of the package's own.
+            // Removing surrounding white space keeps the package's own identifier.
             own if is_uri(own) => (Safe, json!(own)),
             _ => (Unsafe, json!(id()?)),
         },
@@ -52,7 +53,7 @@ pub(super) fn of_value(
     is_right.then(|| (applicability, Mend::replace(path.clone(), value)))
 }
 
-/// Adds the format's identifier to an object that lacks it.
+/// Adds the missing `$schema` identifier to an object.
 pub(super) fn of_missing(object: &JsonPath, id: &str) -> (Applicability, Mend) {
     let mend = Mend::Insert {
         object: object.clone(),
@@ -62,12 +63,12 @@ pub(super) fn of_missing(object: &JsonPath, id: &str) -> (Applicability, Mend) {
     (Safe, mend)
 }
 
-/// An element that stands in its list already goes.
+/// Removes an element that repeats an earlier one.
 pub(super) fn of_repetition(path: &JsonPath) -> (Applicability, Mend) {
     (Safe, Mend::Remove(path.clone()))
 }
 
-/// A key that nearly is one that is missing gets its name.
+/// Renames a misspelled key.
 pub(super) fn of_typo(path: JsonPath, meant: &str) -> (Applicability, Mend) {
     (Safe, Mend::RenameKey(path, meant.to_owned()))
 }

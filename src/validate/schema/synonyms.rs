@@ -1,10 +1,10 @@
-//! Other words for the values that the format allows: what frameworks, hubs and people call them.
+//! Synonyms for the values that the format allows, as frameworks, model hubs and people use them.
 
 use crate::source::suggest;
 
-/// A word, and the allowed values that it may stand for.
+/// Words and the allowed values that each may stand for.
 const SYNONYMS: &[(&str, &[&str])] = &[
-    // Element types, as PyTorch, NumPy and C call them.
+    // Element types, as named in PyTorch, NumPy and C.
     ("float", &["float32"]),
     ("single", &["float32"]),
     ("fp32", &["float32"]),
@@ -36,7 +36,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("hexagon", &["qnn"]),
     ("gpu", &["vulkan"]),
     ("metal", &["mlx", "coreml"]),
-    // Capabilities, by the names of hubs' tasks.
+    // Capabilities, by the task names of model hubs.
     ("llm", &["text-generation"]),
     ("chat", &["text-generation"]),
     ("conversational", &["text-generation"]),
@@ -90,7 +90,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("ocr", &["text-recognition", "text-detection"]),
 ];
 
-/// The allowed values that a word stands for: itself, or those that it is another word for.
+/// Returns the allowed values that a word stands for: itself, or those it is a synonym of.
 pub(super) fn known<'o>(word: &str, options: &[&'o str]) -> Vec<&'o str> {
     let find = |value: &str| options.iter().copied().find(|option| *option == value);
     if let Some(same) = find(word) {
@@ -101,9 +101,9 @@ pub(super) fn known<'o>(word: &str, options: &[&'o str]) -> Vec<&'o str> {
     values.filter_map(|value| find(value)).collect()
 }
 
-/// The allowed values that a word most likely meant: none, one, or as many as it may stand for.
+/// Returns the allowed values that a word most likely stands for: none, one or several.
 pub(super) fn meant<'o>(word: &str, options: &[&'o str]) -> Vec<&'o str> {
-    // `torch.float32`, `ET_FLOAT32`: the last word counts.
+    // In `torch.float32` and `ET_FLOAT32`, the last word counts.
     let last = word.rsplit('.').next().unwrap_or_default();
     let plain: String = last.trim().to_ascii_lowercase().replace(['_', ' '], "-");
     let same = options

@@ -1,10 +1,11 @@
-//! Whether a text is a URI (RFC 3986, section 3).
+//! Recognizes URIs (RFC 3986, section 3).
 //!
-//! Invariant: reads the text once from its start; allocates nothing.
+//! Invariant: reads the text once from start to end and allocates nothing.
 
 use std::net::Ipv6Addr;
 
-/// Whether a text is a URI: with a scheme, and nothing in it that would have to be escaped.
+/// Returns whether a text is a URI: it has a scheme, and every character that needs escaping is
+/// escaped.
 pub fn is_uri(text: &str) -> bool {
     let Some((scheme, rest)) = text.split_once(':') else {
         return false;
@@ -31,7 +32,7 @@ fn is_scheme(text: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
 }
 
-/// `user@host:port`, of which only the host must be there, and it may be empty.
+/// Checks `user@host:port`. Only the host is required, and it may be empty.
 fn is_authority(text: &str) -> bool {
     let (user, rest) = text.split_once('@').unwrap_or(("", text));
     let (is_host, port) = if let Some(rest) = rest.strip_prefix('[') {
@@ -50,7 +51,7 @@ fn is_authority(text: &str) -> bool {
     is_made_of(user, ":") && is_host && is_port
 }
 
-/// What may stand in brackets: an IPv6 address, or one of a version that is not known yet.
+/// Checks the text in brackets: an IPv6 address, or an address of a future version.
 fn is_address(text: &str) -> bool {
     let Some(future) = text.strip_prefix(['v', 'V']) else {
         return text.parse::<Ipv6Addr>().is_ok();
@@ -64,7 +65,8 @@ fn is_address(text: &str) -> bool {
     })
 }
 
-/// Whether a text has only letters, digits, `-._~`, `!$&'()*+,;=`, escapes, and these characters.
+/// Returns whether a text has only letters, digits, `-._~`, `!$&'()*+,;=`, escapes, and the
+/// characters in `more`.
 fn is_made_of(text: &str, more: &str) -> bool {
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {

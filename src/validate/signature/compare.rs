@@ -1,4 +1,4 @@
-//! One declared method against one of the model's.
+//! Compares one declared method signature with the corresponding method of the model.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -12,14 +12,14 @@ use crate::source::JsonPath;
 use crate::validate::listing::listed;
 use crate::validate::mend::Mend;
 
-/// Which side of a method.
+/// The inputs or the outputs of a method.
 #[derive(Clone, Copy)]
 enum Side {
     Input,
     Output,
 }
 
-/// A tensor's place: where its method is declared, side, position among the tensors, and file.
+/// A declared tensor: path of its method, side, index among the tensors, and the model file.
 struct Place<'a> {
     method: &'a JsonPath,
     side: Side,
@@ -27,7 +27,7 @@ struct Place<'a> {
     file: &'a str,
 }
 
-/// Adds the differences between `declared` and `method` of `file`.
+/// Adds the differences between `declared` and `method` of `file` to `out`.
 pub(super) fn method(
     declared: &MethodSignature,
     method: &Method,
@@ -78,12 +78,18 @@ fn compare_side(
             kind: Kind::Inexpressible,
             path: at(),
             message: format!(
-                "`{file}` also has {} that {} no tensor: {}",
+                "`{file}` also has {} that {}: {}",
                 counted(others.len(), side.noun()),
-                if others.len() == 1 { "is" } else { "are" },
+                if others.len() == 1 {
+                    "is not a tensor"
+                } else {
+                    "are not tensors"
+                },
                 listed(others)
             ),
-            help: Some("a config can describe tensors only; callers must know of it".to_owned()),
+            help: Some(
+                "a config can describe only tensors; document the others for callers".to_owned(),
+            ),
             mend: None,
         });
     }
@@ -98,7 +104,8 @@ fn compare_side(
     }
 }
 
-/// The tensors that are declared: all, or those without what a caller may leave out and a config does.
+/// Returns the model's tensors that the config declares: all, or all but the optional ones that it
+/// leaves out.
 fn meant<'v>(
     specs: &[TensorSpec],
     values: &'v [Value],
@@ -124,7 +131,7 @@ fn meant<'v>(
         name.is_some_and(|name| named.contains(name))
     };
     let some = tensors(&|at, value| !optional.contains(&at) || is_named(value));
-    // To call a model without anything is what nobody means.
+    // An empty list never means "only the required inputs".
     if some.len() == specs.len() && !some.is_empty() {
         some
     } else {
@@ -167,13 +174,14 @@ fn count_mismatch(
     }
 }
 
-/// The list of the model's tensors; what is declared of one is kept where it fits, in the order of both.
+/// Returns the list of the model's tensors to write as a fix. Declared names are kept where the
+/// tensor fits, in order.
 fn recounted(side: Side, specs: &[TensorSpec], tensors: &[(&Value, &TensorInfo)]) -> Option<Json> {
     let mut rest = specs;
     let mut list = Vec::with_capacity(tensors.len());
     for (value, info) in tensors {
         let kept = rest.iter().position(|spec| {
-            // Only what has a name is worth to be kept, and only where it is told from others.
+            // Only a name is worth keeping, and only if it identifies the tensor.
             let named = spec.name.is_some() && (spec.name == value.name || value.name.is_none());
             named && fits(side, spec, value, info)
         });
@@ -194,7 +202,7 @@ fn recounted(side: Side, specs: &[TensorSpec], tensors: &[(&Value, &TensorInfo)]
     Some(Json::Array(list))
 }
 
-/// Whether nothing that is declared contradicts the model's tensor.
+/// Returns whether the declared tensor agrees with the model's tensor.
 fn fits(side: Side, spec: &TensorSpec, value: &Value, info: &TensorInfo) -> bool {
     let mut differences = Vec::new();
     let place = Place {
@@ -224,7 +232,7 @@ impl Side {
 }
 
 impl Place<'_> {
-    /// Where a field of the tensor stands.
+    /// Returns the path of a field of the tensor.
     fn path(&self, key: &str) -> JsonPath {
         self.method.key(self.side.key()).index(self.index).key(key)
     }
@@ -250,7 +258,7 @@ impl Place<'_> {
             out.push(self.mismatch(
                 Kind::Name,
                 self.path("name"),
-                &format!("is named `{declared}`, the model names it `{real}`"),
+                &format!("is named `{declared}`, but the model names it `{real}`"),
                 "keep it if the name is a curated one; otherwise leave `name` out".to_owned(),
                 None,
             ));
@@ -265,14 +273,14 @@ impl Place<'_> {
             ElementType::Known(real) => out.push(self.mismatch(
                 Kind::DType,
                 path(),
-                &format!("is declared as {declared}, the model says {real}"),
+                &format!("is declared as {declared}, but the model has {real}"),
                 format!("write \"dtype\": \"{real}\""),
                 Some(Mend::replace(path(), real.name())),
             )),
             ElementType::Other(real) => out.push(self.mismatch(
                 Kind::Inexpressible,
                 path(),
-                &format!("is {real} in the model, which a config cannot say"),
+                &format!("is {real} in the model, which a config cannot express"),
                 format!(
                     "the format's dtypes: {}",
                     DType::ALL.map(DType::name).join(", ")
@@ -284,10 +292,10 @@ impl Place<'_> {
 
     fn compare_shape(&self, shape: &[i64], info: &TensorInfo, dims: &[Dim]) -> Option<Mismatch> {
         let path = self.path("shape");
-        let write = format!("the model says {info}");
+        let write = format!("the model has {info}");
         if shape.len() != dims.len() {
             let message = format!(
-                "is declared with {}, the model's has {}",
+                "is declared with {}, but the model's tensor has {}",
                 counted(shape.len(), "dimension"),
                 dims.len()
             );
@@ -296,7 +304,7 @@ impl Place<'_> {
                 .map(|real| Mend::replace(path.clone(), real));
             return Some(self.mismatch(Kind::Rank, path, &message, write, real));
         }
-        // A size below -1, or one that does not fit, has its own rule.
+        // A size below -1, or one that is out of range, has its own rule.
         let is_size = |size: &i64| (-1..i64::MAX).contains(size);
         if !shape.iter().all(is_size) {
             let wrong = shape
@@ -306,7 +314,7 @@ impl Place<'_> {
                 .filter(|(_, (size, _))| !is_size(size));
             let sizes = wrong.map(|(at, (_, dim))| (path.index(at), Json::from(dim.config_size())));
             let mend = Some(Mend::Replace(sizes.collect()));
-            return Some(self.mismatch(Kind::Dim, path, "is no size", write, mend));
+            return Some(self.mismatch(Kind::Dim, path, "has an invalid size", write, mend));
         }
         if info.dynamism == Dynamism::Unbounded {
             return None;
@@ -332,7 +340,7 @@ impl Place<'_> {
             path
         };
         let message = match kind {
-            Kind::Shape => format!("is declared as {shape:?}, the model's sizes differ"),
+            Kind::Shape => format!("is declared as {shape:?}, but the model's sizes differ"),
             _ if shape[first] == -1 => {
                 format!("is declared as {shape:?}, but dimension {first} is fixed in the model")
             }
@@ -341,7 +349,7 @@ impl Place<'_> {
         Some(self.mismatch(kind, path, &message, write, Some(mend)))
     }
 
-    /// A bounded tensor must be declared with at least one dynamic dimension.
+    /// Requires at least one dynamic dimension in the declaration of a bounded tensor.
     fn all_fixed(
         &self,
         shape: &[i64],
@@ -352,9 +360,10 @@ impl Place<'_> {
         let is_fixed = info.dynamism == Dynamism::Bounded && !shape.contains(&-1);
         is_fixed.then(|| {
             let message = format!(
-                "is declared as {shape:?}, but the model's is dynamic: these are its upper bounds"
+                "is declared as {shape:?}, but the model's tensor is dynamic: these are its upper bounds"
             );
-            // A file that does not say which dimension is dynamic leaves it to the author.
+            // If the file does not record which dimension is dynamic, the author must choose it, so
+            // there is no fix.
             let real = info.config_shape().filter(|real| real.contains(&-1));
             let mend = real.map(|real| Mend::replace(path.clone(), real));
             self.mismatch(Kind::Dynamic, path, &message, write, mend)
@@ -382,7 +391,7 @@ impl Place<'_> {
     }
 }
 
-/// Whether a declared size contradicts a dimension, and how.
+/// Returns how a declared size contradicts the model's dimension, if it does.
 fn dim_fault(size: i64, dim: &Dim) -> Option<Kind> {
     let equals = |real: u64| u64::try_from(size) == Ok(real);
     match dim {

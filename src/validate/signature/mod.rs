@@ -1,8 +1,8 @@
-//! Declared method signatures against what model files say.
+//! Compares the method signatures declared in a config with the methods in the model files.
 //!
-//! The comparison never claims more than the file proves: a dimension of which the file says only
-//! that it may be dynamic accepts both -1 and its upper bound. One fault, one mismatch: a wrong
-//! count hides the tensors behind it, a wrong rank hides the sizes.
+//! The comparison claims only what the file proves: if the file records only that a dimension may
+//! be dynamic, both -1 and its upper bound are accepted. Each error produces one mismatch: a wrong
+//! tensor count hides the tensors, and a wrong rank hides the sizes.
 
 mod compare;
 
@@ -16,51 +16,51 @@ use crate::package::leftover::is_placeholder;
 use crate::package::{Config, MethodGroup, MethodSignature};
 use crate::source::{JsonPath, suggest};
 
-/// How a declaration differs from the model.
+/// The kind of difference between a declaration and the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The model has no such method.
     MethodNotInModel,
-    /// The declaration lacks a method of the model.
+    /// The model has a method that is not declared.
     MethodUndeclared,
-    /// Another number of tensors.
+    /// The number of tensors differs.
     Count,
-    /// Another element type.
+    /// The element type differs.
     DType,
-    /// Another number of dimensions.
+    /// The number of dimensions differs.
     Rank,
-    /// Another size.
+    /// A size differs.
     Shape,
-    /// A declared size that no tensor has; `tensor-dim` speaks of it, and needs only what the model says.
+    /// A declared size is invalid for any tensor; reported by the rule `tensor-dim`.
     Dim,
-    /// Dynamic on one side only.
+    /// A dimension is dynamic on one side only.
     Dynamic,
-    /// Another name.
+    /// The name differs.
     Name,
-    /// Something the config cannot say.
+    /// The model has something that a config cannot express.
     Inexpressible,
 }
 
-/// A difference and where it is declared.
+/// A difference between a declaration and the model, with its location in the config.
 #[derive(Debug, Clone)]
 pub(super) struct Mismatch {
     pub(super) kind: Kind,
-    /// The value or, for a method, the member at fault.
+    /// The wrong value or, for a method, the wrong member.
     pub(super) path: JsonPath,
     pub(super) message: String,
     pub(super) help: Option<String>,
-    /// What makes it right.
+    /// The fix.
     pub(super) mend: Option<Mend>,
 }
 
-/// Most tensors that are written down to mend differences, the more the fewer differences there are.
+/// Maximum number of tensors written in fixes of one config, over all mismatches.
 const MAX_MENDED: usize = 20_000;
 
-/// Most differences that are collected, file by file until there are so many: many more than are
-/// reported. One model named by every variant can differ in every method from each of them.
+/// Maximum number of collected differences, checked after each file; far more than are reported. A
+/// model referenced by every variant can differ from each of them in every method.
 const MAX_MISMATCHES: usize = 20_000;
 
-/// The differences of a config, file by file.
+/// Collects the differences of a config file by file.
 pub(super) fn compare_all(config: &Config, files: &[Referenced]) -> Vec<Mismatch> {
     let mut mismatches = Vec::new();
     for (index, variant) in config.variants.iter().enumerate() {
@@ -74,7 +74,7 @@ pub(super) fn compare_all(config: &Config, files: &[Referenced]) -> Vec<Mismatch
                 return mismatches;
             }
             let group = groups.get(&file.file.component.as_deref());
-            // What a format without methods says is no signature.
+            // Formats without methods have no signature to compare with.
             let info = file.model_info().filter(|info| info.has_signature());
             if let Some((info, group)) = info.zip(group) {
                 Pair::new(&file.file.reference, info, group).compare(&mut mismatches);
@@ -84,7 +84,7 @@ pub(super) fn compare_all(config: &Config, files: &[Referenced]) -> Vec<Mismatch
     mismatches
 }
 
-/// A model and what is declared of it.
+/// A model and the methods declared for it.
 struct Pair<'a> {
     file: &'a str,
     info: &'a ModelInfo,
@@ -94,7 +94,8 @@ struct Pair<'a> {
 
 impl<'a> Pair<'a> {
     fn new(file: &'a str, info: &'a ModelInfo, group: &'a MethodGroup) -> Self {
-        // Of repeated names the first: later ones are put in, and written over, earlier.
+        // The first method of a repeated name wins: it is inserted last and overwrites the later
+        // ones.
         let methods = info.methods.iter().rev();
         Self {
             file,
@@ -117,7 +118,7 @@ impl<'a> Pair<'a> {
                 }
             }
         }
-        // A wrong name and a missing one are the same slip, told once.
+        // A wrong name also leaves a method undeclared. Both are one mistake and are reported once.
         let declared = self.group.methods.iter();
         let matched: Vec<_> = declared.map(|one| self.method_for(one)).collect();
         if matched.iter().any(Option::is_none) {
@@ -133,8 +134,8 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// The model's method that a declaration means. A file that does not name its methods has one,
-    /// which answers to `forward` or to the only declared name, whatever that is.
+    /// Returns the model's method for a declaration. The only method of a file that does not name
+    /// its methods matches `forward`, or the only declared name.
     fn method_for(&self, declared: &MethodSignature) -> Option<&'a Method> {
         if self.info.names_methods || self.group.methods.len() > 1 {
             self.by_name.get(&*declared.name).copied()
@@ -162,8 +163,8 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// The method that a wrong name was meant for: the nearest that is not declared, or the only one where
-    /// no other name is wrong.
+    /// Returns the method that a wrong name was probably meant for: the nearest undeclared one, or
+    /// the only undeclared one if no other name is wrong.
     fn meant(&self, declared: &MethodSignature) -> Option<String> {
         let names: HashSet<&str> = self.group.methods.iter().map(|one| &*one.name).collect();
         let is_free = |method: &&Method| !method.constant && !names.contains(&*method.name);
@@ -205,7 +206,8 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Whether a difference after those in `out` may be mended by writing so many tensors.
+/// Returns whether a fix with this number of tensors is within the limit, given the differences in
+/// `out`.
 fn may_mend(out: &[Mismatch], tensors: usize) -> bool {
     (out.len() + 1).saturating_mul(tensors) <= MAX_MENDED
 }

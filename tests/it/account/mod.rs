@@ -133,7 +133,7 @@ fn keys_have_names_and_an_end() {
             ),
             (
                 create("nobody", "x", Permissions::ALL, None).await,
-                "no account",
+                "unknown account",
             ),
         ] {
             let error = made.expect_err(hint).to_string();

@@ -191,7 +191,11 @@ fn a_licence_with_further_terms_is_no_fact() {
         format!("{mit}\nAdditional terms: not for sale.\n"),
     );
     let ran = init(&tree.path("tiny"), &SAID).expect_code(2);
-    assert!(ran.stderr.contains("accept the proposal `mit`"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("accept the proposal `mit`"),
+        "{}",
+        ran.stderr
+    );
     assert!(!tree.path(CONFIG).exists());
     let told = init(&tree.path("tiny"), &[&SAID[..], &["--yes"]].concat()).expect_code(0);
     let told = told.json();
@@ -230,7 +234,7 @@ fn size_tokenizers_and_dimensions_survive_a_new_config() {
         assert_eq!(new[key], old[key], "{key}: {told:#}");
     }
     for pointer in ["/size", "/tokenizer", "/tokenizer_config"] {
-        let kept = "kept from the config that was there";
+        let kept = "kept from the replaced config";
         assert_eq!(evidence(&told, pointer), kept, "{pointer}");
     }
     // What is given goes first, and what is gone is not named.

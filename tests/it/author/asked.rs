@@ -109,7 +109,11 @@ fn bad_requests_say_what_to_do() {
             2,
             "not a usable precision list",
         ),
-        (&["tiny", "--backend", "mlx"], 3, "no directory needs a config"),
+        (
+            &["tiny", "--backend", "mlx"],
+            3,
+            "no directory needs a config",
+        ),
     ] {
         let arguments = std::iter::once("init").chain(arguments.iter().copied());
         let ran = pkgtool(arguments)
@@ -132,7 +136,7 @@ fn models_that_are_passed_over_are_told() {
         ),
         (
             "exclude = [\"tiny/\"]\n",
-            &["tiny was passed over", "left out by `exclude`"],
+            &["tiny was skipped", "left out by `exclude`"],
         ),
     ] {
         let tree = bare().file("pkgtool.toml", settings);

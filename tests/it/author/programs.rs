@@ -241,7 +241,7 @@ fn programs_get_clean_configs_with_the_shapes_that_they_are_called_with() {
                 } else {
                     // The file leaves open which dimension varies: then it is told.
                     let remarks = package.draft.remarks.join(" ");
-                    let told = remarks.contains("does not say which dimensions vary");
+                    let told = remarks.contains("does not record which dimensions are dynamic");
                     assert!(told, "{file}: {input} for {shape:?}");
                     open += 1;
                 }

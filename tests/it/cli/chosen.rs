@@ -39,7 +39,12 @@ fn only_what_changed_is_reported() {
     commit(tree.root(), "first");
     let ran = run(tree.root(), &["--changed"]).expect_code(0);
     assert_eq!(ran.findings(), []);
-    assert!(ran.stderr.contains("neither configs nor files that they name have changed"), "{}", ran.stderr);
+    assert!(
+        ran.stderr
+            .contains("neither configs nor files that they name have changed"),
+        "{}",
+        ran.stderr
+    );
     run(tree.root(), &[]).expect_code(1);
 
     // A config, a model that another names, and a package that Git does not know yet.
@@ -190,7 +195,10 @@ fn wrong_uses_are_told() {
         (&["--stdin-path", "x", "xnnpack"], "give `-` as the path"),
         (&["-", "--watch"], "standard input cannot be combined"),
         (&["-", "--staged"], "standard input cannot be combined"),
-        (&["--statistics", "--format", "sarif"], "does not support --format sarif"),
+        (
+            &["--statistics", "--format", "sarif"],
+            "does not support --format sarif",
+        ),
         (&["--max-findings", "many"], "invalid value"),
     ] {
         let arguments = ["validate"].iter().chain(arguments);

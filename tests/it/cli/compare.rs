@@ -98,7 +98,9 @@ fn what_takes_other_shapes_is_no_comparison() {
             .within(tree.root())
             .run()
             .expect_code(2);
-        let expected = format!("of A is float32[4], input `x` of B is {shape}: they cannot be fed");
+        let expected = format!(
+            "of A is float32[4], input `x` of B is {shape}: they cannot run on the same inputs"
+        );
         assert!(ran.stderr.contains(&expected), "{}", ran.stderr);
     }
 }

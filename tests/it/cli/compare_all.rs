@@ -198,11 +198,15 @@ fn what_was_not_compared_is_told_and_counts_where_that_is_asked() {
         "{}",
         ran.stdout
     );
-    assert!(ran.stdout.contains("the variant has no `decode`"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("the variant has no `decode`"),
+        "{}",
+        ran.stdout
+    );
     all(EXAMPLES, &["scribe-tiny-en", "--require-all"]).expect_code(1);
     for (arguments, told) in [
         (&["glimpse", "hush-sentence"][..], "expected one path"),
-        (&["glimpse/coreml/glimpse_coreml_fp16.pte"], "is no package"),
+        (&["glimpse/coreml/glimpse_coreml_fp16.pte"], "is not a package"),
         (&["glimpse/coreml"], "compare needs two sides"),
         (
             &["glimpse", "--precision", "int5"],
@@ -212,7 +216,7 @@ fn what_was_not_compared_is_told_and_counts_where_that_is_asked() {
             &["glimpse", "--method", "nosuch"],
             "no variant can run as the reference",
         ),
-        (&["pebble"], "holds several packages"),
+        (&["pebble"], "contains several packages"),
     ] {
         let ran = all(EXAMPLES, arguments).expect_code(2);
         assert!(ran.stderr.contains(told), "{}", ran.stderr);

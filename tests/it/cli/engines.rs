@@ -30,7 +30,7 @@ fn every_backend_on_every_engine_is_told_as_it_was() {
                 if engine == if is_program { "ort" } else { "executorch" } {
                     assert_eq!(ran.code, 2, "{place}");
                     assert!(
-                        ran.stderr.contains("name an engine that runs it"),
+                        ran.stderr.contains("choose an engine that runs it"),
                         "{place}"
                     );
                     continue;
@@ -48,10 +48,7 @@ fn every_backend_on_every_engine_is_told_as_it_was() {
                     assert!(falls_back, "{place}");
                 }
                 if warned {
-                    let told = format!(
-                        "ran on {}",
-                        answer["engine"].as_str().expect("a name")
-                    );
+                    let told = format!("ran on {}", answer["engine"].as_str().expect("a name"));
                     assert!(ran.stderr.contains(&told), "{place}");
                     let target = format!(" instead of {backend}; ");
                     assert!(ran.stderr.contains(&target), "{place}");
@@ -89,14 +86,14 @@ fn an_engine_for_other_models_says_so() {
     let ran = run(PROGRAM, &["--engine", "ort"]).expect_code(2);
     let expected = format!(
         "error: {PROGRAM}: ONNX Runtime (`--engine ort`) runs ONNX models, and this is an ExecuTorch \
-         program: name an engine that runs it ("
+         program: choose an engine that runs it ("
     );
     assert!(ran.stderr.starts_with(&expected), "{}", ran.stderr);
     assert!(ran.stderr.contains("`--engine tract`"), "{}", ran.stderr);
     let ran = run(ONNX, &["--engine", "executorch"]).expect_code(2);
     let expected = format!(
         "error: {ONNX}: ExecuTorch (`--engine executorch`) runs its own programs, and this is an ONNX \
-         model: name an engine that runs it ("
+         model: choose an engine that runs it ("
     );
     assert!(ran.stderr.starts_with(&expected), "{}", ran.stderr);
 }

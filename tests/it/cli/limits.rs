@@ -163,11 +163,10 @@ fn a_memory_limit_that_bites_is_named() {
                 continue;
             }
             bitten += 1;
-            let named =
-                format!("engine reached the memory limit of {shown} (--max-memory) while ");
+            let named = format!("engine reached the memory limit of {shown} (--max-memory) while ");
             let unlooked = format!(
-                "(SIGSEGV) (segmentation fault: a bug in the library that this model triggers), or it got no \
-                 memory: it had the memory limit of {shown} (--max-memory)"
+                "(SIGSEGV) (segmentation fault: a bug in the library that this model triggers), or an \
+                 allocation failed under the memory limit of {shown} (--max-memory)"
             );
             assert!(
                 ran.stderr.contains(&named) || engine == "ort" && ran.stderr.contains(&unlooked),
@@ -202,8 +201,8 @@ fn the_default_limit_is_named_as_such() {
     // More than any machine of today has free.
     let model = greedy(64, 15 << 10);
     let ran = run(&model, "run", &["--input", "zeros"]).expect_code(2);
-    let told = ran.stderr.contains("three quarters of what was free, the default")
+    let told = ran.stderr.contains("three quarters of the free memory, the default")
         // What is free is more than the most that is ever taken.
-        || ran.stderr.contains("can be used; give smaller sizes");
+        || ran.stderr.contains("are available; give smaller sizes");
     assert!(told, "{}", ran.stderr);
 }

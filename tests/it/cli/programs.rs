@@ -108,7 +108,7 @@ fn a_data_file_is_inspected_and_not_run() {
     let ran = pkgtool(["run", name]).within(&folder).run().expect_code(2);
     assert!(
         ran.stderr
-            .contains("holds data for programs, and no method"),
+            .contains("contains data for programs but no method"),
         "{}",
         ran.stderr
     );

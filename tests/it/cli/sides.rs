@@ -158,18 +158,18 @@ fn sides_without_a_common_shape_are_refused_by_the_dimension() {
         (
             "square.onnx",
             "wide.onnx",
-            "dimension 0 of `x` is 2 in wide.onnx and dimension 1 of `x` is 3 in wide.onnx, and they are one size",
+            "dimension 0 of `x` is 2 in wide.onnx and dimension 1 of `x` is 3 in wide.onnx, but they must be equal",
         ),
         ("four.onnx", "cube.onnx", "2 dimensions and 3"),
         (
             "four.onnx",
             "whole.onnx",
-            "float32 and int64 are of different kinds",
+            "float32 and int64 are incompatible",
         ),
         (
             "four.onnx",
             "two.onnx",
-            "four.onnx takes 1 inputs and two.onnx takes 2",
+            "four.onnx has 1 inputs and two.onnx has 2",
         ),
     ] {
         let ran = bench(tree.root(), &[a, b]).expect_code(2);
@@ -226,7 +226,7 @@ fn inputs_and_outputs_are_matched_by_name() {
     );
     let stderr = ran.expect_code(2).stderr;
     assert!(
-        stderr.contains("5000000000 is out of the range of int32"),
+        stderr.contains("5000000000 is out of range for int32"),
         "{stderr}"
     );
 }

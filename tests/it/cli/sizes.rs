@@ -38,7 +38,10 @@ fn weights_say_how_many_features_there_are() {
         told.contains("it runs with `features` = 6 (the weights of a `MatMul` have 6 rows)"),
         "{told}"
     );
-    assert!(told.contains("set other sizes with `--dim NAME=SIZE`"), "{told}");
+    assert!(
+        told.contains("set other sizes with `--dim NAME=SIZE`"),
+        "{told}"
+    );
     let transposed = rows("features")
         .ones("w", &[2, 5])
         .node("Gemm", &["x", "w"], "y", &[Attribute::Int("transB", 1)])

@@ -249,7 +249,7 @@ fn steps_that_make_no_sense_are_refused() {
     for (arguments, reason) in [
         (
             &["--feed=none", "--input=ones"][..],
-            "nothing says how many steps",
+            "the number of steps is unknown",
         ),
         (
             &[
@@ -257,15 +257,15 @@ fn steps_that_make_no_sense_are_refused() {
                 "--step-input=input_ids=[[[1]]]",
                 "--input=ones",
             ],
-            "1 steps, and --steps 2 says 2",
+            "1 steps, but --steps 2 gives 2",
         ),
         (
             &["--step-input=input_ids=[]", "--input=ones"],
-            "there are no steps",
+            "the list has no steps",
         ),
         (
             &["--step-input=input_ids=5", "--input=ones"],
-            "no list of steps",
+            "expected a list of steps",
         ),
         (
             &["--step-input=input_ids=[[[1]],[2]]", "--input=ones"],
@@ -275,15 +275,15 @@ fn steps_that_make_no_sense_are_refused() {
             &["--step-input=inptu_ids=[[[1]]]"],
             "did you mean `input_ids`",
         ),
-        (&["--step-input=ones@2x1x1"], "does not say for which"),
-        (&["--step-input={}"], "the steps of each input by itself"),
+        (&["--step-input=ones@2x1x1"], "it does not name its input"),
+        (&["--step-input={}"], "the steps of each input separately"),
         (
             &["--steps=2", "--feed=logits=input_ids", "--input=ones"],
             "the output is float32",
         ),
         (
             &["--steps=2", "--feed=present=past", "--input=ones"],
-            "no such output and input",
+            "unknown output or input",
         ),
         (
             &["--step-input=input_ids=[[[1]]]", "--input=input_ids=[[1]]"],

@@ -94,11 +94,11 @@ fn what_cannot_be_embedded_says_why() {
     for (arguments, told) in [
         (
             &["hush-sentence/mlx", "--text", &long][..],
-            "42 tokens, and the model takes 24",
+            "42 tokens, but the model accepts 24",
         ),
         (
             &["hush-sentence/mlx", "--text", "a", "--max-length", "99"],
-            "99 is more than the 24",
+            "99 exceeds the 24",
         ),
         (&["hush-sentence/mlx", "--text", "@nowhere"], "nowhere"),
         (

@@ -100,7 +100,7 @@ fn what_is_wrong_is_told() {
     let refused = train(&dataset, &out, &["--config", "{\"depth\": 1}"])
         .expect_code(2)
         .stderr;
-    assert!(refused.contains("there is no key `depth`"), "{refused}");
+    assert!(refused.contains("unknown key `depth`"), "{refused}");
     let bad = directory.path().join("bad.csv");
     fs::write(&bad, "text,label\na,x\nb\n").expect("a file");
     let refused = train(&bad, &out, &[]).expect_code(2).stderr;

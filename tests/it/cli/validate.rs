@@ -99,11 +99,7 @@ fn nothing_to_check_has_its_own_exit_code() {
     assert_eq!(ran.stderr, "");
     let stub = Tree::new().file("config.json", STUB);
     let ran = run(&stub, &[]).expect_code(3);
-    assert!(
-        ran.stderr.contains("-v shows the reason"),
-        "{}",
-        ran.stderr
-    );
+    assert!(ran.stderr.contains("-v shows the reason"), "{}", ran.stderr);
 }
 
 #[test]

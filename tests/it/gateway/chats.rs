@@ -282,7 +282,7 @@ fn what_a_package_cannot_do_is_told_at_its_field() {
     let body = json!({"model": "local/kindred", "messages": [{"role": "user", "content": "x"}]});
     let message = refused(PATH, &body, "model");
     assert!(
-        message.contains("it takes embeddings, and tensors"),
+        message.contains("it supports embeddings, and tensors"),
         "{message}"
     );
 }

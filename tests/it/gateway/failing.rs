@@ -8,7 +8,7 @@ use crate::support::gateway::{Gateway, Setup};
 use crate::support::onnx;
 use crate::support::tree::Tree;
 
-const WORDS: &str = "the model fails on every input that it was tried with";
+const WORDS: &str = "the model failed on every input that was tried";
 
 /// Packages of a model that fails always and of one that runs.
 fn packages() -> Tree {
@@ -95,7 +95,7 @@ fn sides_of_a_picture_that_a_model_cannot_take_are_the_requests_fault() {
         let body = json!({"image_base64": png(width, height)}).to_string();
         gateway.post("/p/local/blocks", body)
     };
-    let rule = "sides must be multiples of 32: expected 96×64, or others that are, got 100×75";
+    let rule = "sides must be multiples of 32: expected for example 96×64, got 100×75";
     for _ in 0..2 {
         let told = ask(100, 75).expect_error(400, "BAD_REQUEST").json();
         assert_eq!(told["error"]["message"], rule);

@@ -106,7 +106,7 @@ fn a_request_that_nobody_waits_for_has_its_line() {
         let line = line_of(&gateway, &id);
         assert_eq!(
             (&line["message"], &line["status"]),
-            (&"not waited for".into(), &499.into())
+            (&"client disconnected".into(), &499.into())
         );
         assert_eq!(line["service"], "local/hold");
         let series = format!("operation=\"predict\",outcome=\"abandoned\"}} {round}");
@@ -241,7 +241,7 @@ fn packages_behind_links_are_told() {
     assert_eq!(lines[0]["level"], "WARN");
     let reason = lines[0]["reason"].as_str().expect("a reason");
     assert!(reason.contains("a link to a directory"), "{reason}");
-    assert!(reason.contains("name the directory"), "{reason}");
+    assert!(reason.contains("configure the directory"), "{reason}");
     assert!(told(&empty).is_empty(), "no package is behind it");
     // One that comes later is told too, and the first one is not told again.
     let second = link("later", elsewhere.root().to_owned());

@@ -520,7 +520,7 @@ fn a_worker_that_died_and_was_replaced_is_counted() {
 fn the_readme_has_every_metric_and_no_other() {
     let (gateway, ..) = busy();
     gateway.signal("-HUP");
-    gateway.line(|line| line["message"] == "settings and keys are read again");
+    gateway.line(|line| line["message"] == "reloaded settings and keys");
     let page = gateway.metrics();
     let families = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let families: BTreeSet<&str> = families.filter_map(|line| line.split(' ').next()).collect();

@@ -85,7 +85,7 @@ fn an_upstream_gets_the_request_as_it_is_and_its_errors_pass() {
             "details are for the log"
         );
         let id = reply.header("z-requestid").expect("every answer has one");
-        let told = |line: &str| line.contains(id) && line.contains("cannot be reached");
+        let told = |line: &str| line.contains(id) && line.contains("is unreachable");
         gateway.until(|| gateway.log().lines().any(told));
     }
     let late = gateway.post(&format!("{base}/late/predict"), "{}");

@@ -171,7 +171,7 @@ fn a_clock_that_jumped_ahead_deletes_nothing() {
     let gateway = gateway.stop_and_change(age);
     gateway.line(|line| {
         let message = line["message"].as_str().unwrap_or_default();
-        message.contains("the clock is ahead")
+        message.contains("the system clock is ahead")
     });
     // Housekeeping works at the start.
     std::thread::sleep(std::time::Duration::from_millis(500));

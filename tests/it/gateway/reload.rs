@@ -24,9 +24,9 @@ fn hang_up(gateway: &Gateway, message: &str) -> serde_json::Value {
     gateway.line(|line| line["message"] == message)
 }
 
-const AGAIN: &str = "settings and keys are read again";
-const NOTHING: &str = "nothing is taken over: the settings stay as they were";
-const RESTART: &str = "changed settings that take a restart";
+const AGAIN: &str = "reloaded settings and keys";
+const NOTHING: &str = "reload failed: the settings are unchanged";
+const RESTART: &str = "changed settings need a restart";
 
 #[test]
 fn a_hangup_takes_over_what_can_be_changed_and_names_the_rest() {
@@ -189,7 +189,9 @@ fn another_certificate_is_noticed_and_a_broken_one_is_not_taken() {
     assert_eq!(trusts(&gateway, &first.0), 0);
     // A key that does not belong to it: the one before stays, and that is told.
     std::fs::copy(&first.1, &key).expect("a copy");
-    let line = gateway.line(|line| line["message"] == "the certificate is not replaced");
+    let line = gateway.line(|line| {
+        line["message"] == "certificate reload failed: the previous certificate stays in use"
+    });
     let error = line["error"].as_str().expect("words");
     assert!(error.contains("c.pem"), "{error}");
     assert_eq!(trusts(&gateway, &second.0), 200);
@@ -307,7 +309,7 @@ def see(text):
         seen += os.read(terminal, 4096)
 see(b'address=')
 os.kill(server, signal.SIGHUP)
-see(b'settings and keys are read again')
+see(b'reloaded settings and keys')
 os.close(terminal)
 _, status = os.waitpid(server, 0)
 print(os.waitstatus_to_exitcode(status))

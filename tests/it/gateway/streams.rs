@@ -85,12 +85,12 @@ fn a_stream_that_breaks_off_has_no_end() {
         .settings("[services.late]\npredict_timeout_s = 1.5")
         .start();
     for (service, why) in [
-        ("broken", "cannot be reached"),
+        ("broken", "is unreachable"),
         ("late", "did not answer within 1.5 s"),
     ] {
         let mut stream = ask(&gateway, service);
         assert!(read_reply(&mut stream).is_none(), "{service} has no end");
-        let told = |line: &str| line.contains("broke off") && line.contains(why);
+        let told = |line: &str| line.contains("the answer was interrupted") && line.contains(why);
         gateway.until(|| gateway.log().lines().any(told));
     }
     gateway.until(|| upstream.left() == 1);

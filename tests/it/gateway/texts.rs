@@ -133,25 +133,25 @@ fn what_is_wrong_with_texts_is_told_before_they_run() {
             PREDICT,
             json!({"texts": "a"}),
             "$.texts",
-            "an array belongs here",
+            "expected an array",
         ),
         (
             PREDICT,
             json!({"texts": ["a", 1]}),
             "$.texts[1]",
-            "a string belongs here",
+            "expected a string",
         ),
         (
             PREDICT,
             json!({"texts": ["a", long]}),
             "$.texts[1]",
-            "42 tokens, and the model takes 23",
+            "42 tokens, but the model accepts 23",
         ),
         (
             PREDICT,
             json!({"texts": ["a"], "text": 1}),
             "$.text",
-            "there is no key",
+            "unknown key",
         ),
         (
             PREDICT,
@@ -169,7 +169,7 @@ fn what_is_wrong_with_texts_is_told_before_they_run() {
             &with,
             config(json!({"max_length": 99})),
             "$.config.max_length",
-            "99 is more than the 23",
+            "99 exceeds the 23",
         ),
         (
             &with,
@@ -220,7 +220,10 @@ fn only_services_that_embed_take_texts() {
         .expect(400)
         .json();
     let message = refused["error"]["message"].to_string();
-    assert!(message.contains("this service takes no texts"), "{message}");
+    assert!(
+        message.contains("this service does not take texts"),
+        "{message}"
+    );
     // Of several components the one of texts is meant.
     let answer = predict("twin_view", json!({"texts": ["a dog", "a red house"]})).expect(200);
     let vectors = vectors(&answer.json());
@@ -287,7 +290,7 @@ fn a_broken_tokenizer_is_the_services_fault_and_told_once() {
         );
     }
     let told = gateway.whole_log();
-    let lines = told.matches("no tokenizer that can be read").count();
+    let lines = told.matches("not a valid tokenizer").count();
     assert_eq!(lines, 1, "{told}");
     // What takes tokens still does.
     let tensors = json!({"inputs": [{"data": [[2, 5, 3]]}]});

@@ -60,9 +60,13 @@ fn wrong_certificates_are_told() {
     for (certificate, key, says) in [
         (certificate.as_str(), "/nosuch", "/nosuch"),
         ("/nosuch", key.as_str(), "/nosuch"),
-        (certificate.as_str(), certificate.as_str(), "no private key"),
-        (key.as_str(), key.as_str(), "no certificate"),
-        (certificate.as_str(), "", "half set"),
+        (
+            certificate.as_str(),
+            certificate.as_str(),
+            "invalid private key",
+        ),
+        (key.as_str(), key.as_str(), "missing certificate"),
+        (certificate.as_str(), "", "incomplete"),
     ] {
         let said = serve(certificate, key);
         assert!(said.contains(says), "{says} in {said}");

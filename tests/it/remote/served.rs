@@ -424,7 +424,7 @@ fn a_running_server_keeps_its_sources_and_its_lock() {
     let asked = web.asked().len();
     gateway.change_settings(&settings(", \"hf:owner/other\""));
     gateway.signal("-HUP");
-    let line = gateway.line(|line| line["message"] == "changed settings that take a restart");
+    let line = gateway.line(|line| line["message"] == "changed settings need a restart");
     assert_eq!(line["settings"], "packages");
     assert_eq!(answer(&gateway), [-1.0, 2.0, -3.0]);
     assert_eq!(web.asked().len(), asked);

@@ -73,7 +73,7 @@ async fn configs_are_held_against_the_package() {
         "glimpse",
         other,
         "$.config.precision",
-        "with backend `qnn`; there is `int8`",
+        "with backend `qnn`; available: `int8`",
     )
     .await;
     refused(
@@ -87,15 +87,15 @@ async fn configs_are_held_against_the_package() {
         "glimpse",
         json!({"method": 1}),
         "$.config.method",
-        "not a number",
+        "got a number",
     )
     .await;
-    refused("glimpse", json!([]), "$.config", "an object belongs here").await;
+    refused("glimpse", json!([]), "$.config", "expected an object").await;
     refused(
         "glimpse",
         json!({"component": "a"}),
         "$.config.component",
-        "there is none",
+        "none is available",
     )
     .await;
     refused(

@@ -113,43 +113,43 @@ fn the_answers_encoding_is_the_requests_choice() {
 
 /// Body, where the fault is, and a part of what is said about it.
 const REFUSED: &[(&str, &str, &str)] = &[
-    ("", "$", "an object belongs here"),
-    ("[]", "$", "an object belongs here, not an array"),
-    ("\"text\"", "$", "an object belongs here, not a string"),
-    ("\"[1]\"", "$", "an object belongs here, not an array"),
+    ("", "$", "expected an object"),
+    ("[]", "$", "expected an object, got an array"),
+    ("\"text\"", "$", "expected an object, got a string"),
+    ("\"[1]\"", "$", "expected an object, got an array"),
     ("{}", "$", "the inputs are `ids`, `mask`, `scale`"),
     ("{\"inputs\":[]} x", "$", "trailing characters"),
     (
         "{\"inputs\":[],\"inputs\":[]}",
         "$",
-        "`inputs` stands there twice",
+        "duplicate key `inputs`",
     ),
     ("{\"input\":[]}", "$.input", "did you mean `inputs`?"),
     (
         "{\"image_base64\":\"\"}",
         "$.image_base64",
-        "takes no picture",
+        "does not take pictures",
     ),
     (
         "{\"inputs\":{}}",
         "$.inputs",
-        "an array belongs here, not an object",
+        "expected an array, got an object",
     ),
     (
         "{\"inputs\":[],\"encoding\":\"hex\"}",
         "$.encoding",
-        "no encoding `hex`",
+        "unknown encoding `hex`",
     ),
     (
         "{\"inputs\":[1]}",
         "$.inputs[0]",
-        "an object belongs here, not a number",
+        "expected an object, got a number",
     ),
-    ("{\"inputs\":[{}]}", "$.inputs[0]", "there is no `data`"),
+    ("{\"inputs\":[{}]}", "$.inputs[0]", "missing `data`"),
     (
         "{\"inputs\":[{\"data\":[],\"data\":[]}]}",
         "$.inputs[0]",
-        "`data` stands there twice",
+        "duplicate key `data`",
     ),
     (
         "{\"inputs\":[{\"dat\":[]}]}",
@@ -164,37 +164,37 @@ const REFUSED: &[(&str, &str, &str)] = &[
     (
         "{\"inputs\":[{\"name\":5,\"data\":1}]}",
         "$.inputs[0].name",
-        "a string belongs here, not a number",
+        "expected a string, got a number",
     ),
     (
         "{\"inputs\":[{\"data\":[[1,2,3]]}]}",
         "$.inputs",
-        "no value for input 1 `mask`",
+        "missing values for input 1 `mask`",
     ),
     (
         "{\"inputs\":[{\"data\":[[1,2,3]]},{\"name\":\"ids\",\"data\":[[1,2,3]]}]}",
         "$.inputs[1]",
-        "input 0 `ids` has a value by $.inputs[0] already",
+        "input 0 `ids` already has a value from $.inputs[0]",
     ),
     (
         "{\"inputs\":[{\"data\":[[1,2,3]]},{\"data\":[true]},{\"data\":1},{\"data\":1}]}",
         "$.inputs[3]",
-        "one input too many",
+        "too many inputs",
     ),
     (
         "{\"inputs\":[{\"data\":[[1,2,3]],\"dtype\":\"int32\"}]}",
         "$.inputs[0].dtype",
-        "it has dtype int32; give int64",
+        "expected dtype int64, got int32",
     ),
     (
         "{\"inputs\":[{\"data\":[[1,2,3]],\"dtype\":\"long\"}]}",
         "$.inputs[0].dtype",
-        "no dtype `long`",
+        "unknown dtype `long`",
     ),
     (
         "{\"inputs\":[{\"data\":[[1,2,3]],\"shape\":[3,1]}]}",
         "$.inputs[0].shape",
-        "the shape says [3, 1], and the data has [1, 3]",
+        "the shape is [3, 1], but the data has [1, 3]",
     ),
     (
         "{\"inputs\":[{\"data\":[1,2,3],\"shape\":[2,3]}]}",
@@ -209,22 +209,22 @@ const REFUSED: &[(&str, &str, &str)] = &[
     (
         "{\"inputs\":[{\"data\":[1],\"shape\":[-1]}]}",
         "$.inputs[0].shape[0]",
-        "not `-1`",
+        "got `-1`",
     ),
     (
         "{\"inputs\":[{\"data\":[1],\"shape\":[1.5]}]}",
         "$.inputs[0].shape[0]",
-        "not `1.5`",
+        "got `1.5`",
     ),
     (
         "{\"inputs\":[{\"data\":[1],\"shape\":[1e99]}]}",
         "$.inputs[0].shape[0]",
-        "not `1e99`",
+        "got `1e99`",
     ),
     (
         "{\"inputs\":[{\"data\":[1],\"shape\":3}]}",
         "$.inputs[0].shape",
-        "an array belongs here, not a number",
+        "expected an array, got a number",
     ),
     (
         "{\"inputs\":[{\"data\":[[1,2,\"3\"]]}]}",
@@ -239,7 +239,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
     (
         "{\"inputs\":[{\"data\":[[1,2,99999999999999999999]]}]}",
         "$.inputs[0].data[0][2]",
-        "out of the range of int64",
+        "out of range for int64",
     ),
     (
         "{\"inputs\":[{\"data\":[[1,2]]},{\"data\":[true]},{\"data\":1}]}",
@@ -259,27 +259,27 @@ const REFUSED: &[(&str, &str, &str)] = &[
     (
         "{\"inputs\":[{\"data\":\"=\",\"encoding\":\"base64\"}]}",
         "$.inputs[0].data",
-        "not base64",
+        "invalid base64",
     ),
     (
         "{\"inputs\":[{\"data\":\"AAAA\",\"encoding\":\"base64\"}]}",
         "$.inputs[0]",
-        "give `shape`",
+        "needs `shape`",
     ),
     (
         "{\"inputs\":[{\"data\":\"AAAA\",\"encoding\":\"base64\",\"shape\":[1,3]}]}",
         "$.inputs[0].data",
-        "has 24 bytes, and the data has 3",
+        "has 24 bytes, but the data has 3",
     ),
     (
         "{\"inputs\":[{\"data\":[1],\"encoding\":\"base64\"}]}",
         "$.inputs[0].data",
-        "a string belongs here, not an array",
+        "expected a string, got an array",
     ),
     (
         "{\"inputs\":[{\"name\":\"mask\",\"data\":\"Ag==\",\"encoding\":\"base64\"}]}",
         "$.inputs[0].data",
-        "a bool is 0 or 1",
+        "expected 0 or 1 for a bool",
     ),
 ];
 
@@ -292,7 +292,7 @@ fn what_is_wrong_is_told_with_its_place() {
     }
     let not_text = decode(b"{\"inputs\": \xff}", &three(), false).expect_err("not UTF-8");
     assert!(
-        not_text.message.contains("byte 11 is not UTF-8"),
+        not_text.message.contains("byte 11 is invalid UTF-8"),
         "{not_text}"
     );
 }
@@ -377,7 +377,11 @@ fn a_picture_becomes_the_only_input() {
     let scaled = pixels(&scaled).expect("a picture");
     assert_eq!(scaled[..6], [-1.0, 1.0, -1.0, 1.0, 0.0, 0.0]);
     for (body, place, message) in [
-        (json!({"image_base64": "%"}), "$.image_base64", "not base64"),
+        (
+            json!({"image_base64": "%"}),
+            "$.image_base64",
+            "invalid base64",
+        ),
         (
             json!({"image_base64": "AAAA"}),
             "$.image_base64",
@@ -401,7 +405,7 @@ fn a_picture_becomes_the_only_input() {
         (
             json!({"image_base64": text, "mean": "x"}),
             "$.mean",
-            "a number belongs here",
+            "expected a number",
         ),
         (
             json!({"image_base64": text, "mean": [1, 2, 3, 4, 5]}),
@@ -411,7 +415,7 @@ fn a_picture_becomes_the_only_input() {
         (
             json!({"image_base64": text, "inputs": []}),
             "$.inputs",
-            "there is no key",
+            "unknown key",
         ),
     ] {
         let refusal = pixels(&body).expect_err("refused");
@@ -422,7 +426,9 @@ fn a_picture_becomes_the_only_input() {
     let body = json!({ "image_base64": text }).to_string();
     let refusal = decode(body.as_bytes(), &signature(two.into()), true).expect_err("two");
     assert!(
-        refusal.message.contains("one picture and nothing else"),
+        refusal
+            .message
+            .contains("a single picture as its only input"),
         "{refusal}"
     );
 }

@@ -249,12 +249,12 @@ fn positional_arrays_go_by_their_order() {
         .collect();
     assert_eq!(first, (0..12).map(f64::from).collect::<Vec<_>>());
     for (members, reason) in [
-        (&members[..11], "of no input"),
-        (&members[1..], "it has 11 arrays, and there are 12 inputs"),
-        (&[("arr_00.npy", &float[..])], "of no input"),
+        (&members[..11], "matches no input"),
+        (&members[1..], "it has 11 arrays, but there are 12 inputs"),
+        (&[("arr_00.npy", &float[..])], "matches no input"),
         (
             &[("arr_0.npy", &float[..]), ("x.npy", &float)],
-            "of no input",
+            "matches no input",
         ),
     ] {
         let path = archive(&file, members);
@@ -428,11 +428,11 @@ fn what_any_side_fixes_or_ties_holds_for_all() {
     let both = joint(&[&eight, &decoder()]).expect("there is one");
     assert_eq!(dims(&both)[2], "float32[1, 7, 2]");
     for (a, b, reason) in [
-        (&open, &decoder(), "A takes 2 inputs and B takes 3"),
+        (&open, &decoder(), "A has 2 inputs and B has 3"),
         (
             &float(["x", "z"], vec![Dim::Fixed(9), up_to(9)], vec![symbol("n")]),
             &open,
-            "dimension 0 of `x` is 9 in A, and dimension 0 of `x` at most 8 in B",
+            "dimension 0 of `x` is 9 in A, but dimension 0 of `x` is at most 8 in B",
         ),
     ] {
         let error = joint(&[a, b]).expect_err("there is none");

@@ -216,9 +216,12 @@ fn json_gives_arrays_and_whole_inputs() {
     for (inputs, reason) in [
         (
             &["x=[[1,2],[3,300]]", "y=[1]"][..],
-            "at [1][1]: 300 is out of the range of uint8",
+            "at [1][1]: 300 is out of range for uint8",
         ),
-        (&["x=[[1,2],[3]]", "y=[1]"], "at [1]: 1 elements"),
+        (
+            &["x=[[1,2],[3]]", "y=[1]"],
+            "at [1]: rows differ: expected 2 elements",
+        ),
         (&["x=[1,2,3]", "y=[1]"], "1 dimensions instead of 2"),
         (&["x=[[1,2,3,4]]", "y=[1]"], "dimension 0 is 1 instead of 2"),
         (
@@ -227,7 +230,7 @@ fn json_gives_arrays_and_whole_inputs() {
         ),
         (
             &["{\"x\": [1], \"z\": 1}"],
-            "there is no input `z`; the inputs are 0 `x`, 1 `y`",
+            "unknown input `z`; the inputs are 0 `x`, 1 `y`",
         ),
     ] {
         let error = fault(&signature, inputs, &[]);
@@ -314,13 +317,13 @@ fn archives_have_exactly_the_inputs() {
         (&[("a.npy", &a[..])][..], "input 1 `b`"),
         (
             &[("a.npy", &a), ("b.npy", &b), ("c.npy", &b)],
-            "member `c.npy` is of no input",
+            "member `c.npy` matches no input",
         ),
         (
             &[("arr_0.npy", &a)],
-            "it has 1 arrays, and there are 2 inputs",
+            "it has 1 arrays, but there are 2 inputs",
         ),
-        (&[("a.npy", &a), ("b", &b)], "member `b` is of no input"),
+        (&[("a.npy", &a), ("b", &b)], "member `b` matches no input"),
         (&[("a.npy", &a), ("b.npy", &a)], "input 1 `b`"),
         (
             &[("a.npy", &a[..140]), ("b.npy", &b)],
@@ -333,7 +336,7 @@ fn archives_have_exactly_the_inputs() {
     }
     fs::write(&file, "no archive").expect("it can be written");
     let error = fault(&signature, &[&file.display().to_string()], &[]);
-    assert!(error.contains("no .npz archive"), "{error}");
+    assert!(error.contains("not a .npz archive"), "{error}");
 }
 
 /// The bytes of an archive with two members, in which both have the name of the first.
@@ -430,7 +433,7 @@ fn raw_files_tell_one_open_size() {
     let one = input(vec![symbol("n"), Dim::Fixed(3)]);
     assert_eq!(shapes(&one, &[&raw(24)], &[]), [[4, 3]]);
     assert_eq!(shapes(&one, &[&raw(0)], &[]), [[0, 3]]);
-    assert!(fault(&one, &[&raw(25)], &[]).contains("no multiple of the 6"));
+    assert!(fault(&one, &[&raw(25)], &[]).contains("not a multiple of 6"));
     assert!(fault(&one, &[&raw(24)], &["n=5"]).contains("int16[5, 3] has 30"));
     let two = input(vec![symbol("n"), symbol("m")]);
     assert!(fault(&two, &[&raw(24)], &[]).contains("`n`, `m`: give them with `--dim`"));
@@ -443,7 +446,7 @@ fn raw_files_tell_one_open_size() {
     assert_eq!(shapes(&bound, &[&raw(6)], &[]), [[3]]);
     assert!(fault(&bound, &[&raw(10)], &[]).contains("bound of 4"));
     let all_fixed = input(vec![Dim::Fixed(3)]);
-    assert!(fault(&all_fixed, &[&raw(8)], &[]).contains("8 bytes, and int16[3] has 6"));
+    assert!(fault(&all_fixed, &[&raw(8)], &[]).contains("8 bytes, but int16[3] needs 6"));
     let error = fault(
         &all_fixed,
         &[&directory.path().join("none.bin").display().to_string()],

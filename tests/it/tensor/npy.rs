@@ -157,7 +157,7 @@ fn claims_are_not_believed() {
         .to_le_bytes();
     let error = read(&with_header([1, 0], &length, &text)).expect_err("65 dimensions");
     assert!(
-        error.to_string().contains("more than 64 dimensions"),
+        error.to_string().contains("expected at most 64 dimensions"),
         "{error}"
     );
     // Empty, whatever the other sizes are.

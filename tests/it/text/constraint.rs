@@ -219,7 +219,10 @@ fn calls_are_required_by_name_and_with_their_arguments() {
 fn what_output_cannot_be_held_to_is_refused_by_name_and_place() {
     let at = "response_format.json_schema.schema";
     for (schema, words) in [
-        (json!({"not": {}}), format!("`{at}` has the unsupported keyword `not`")),
+        (
+            json!({"not": {}}),
+            format!("`{at}` has the unsupported keyword `not`"),
+        ),
         (
             json!({"properties": {"a": {"items": {"uniqueItems": true}}}}),
             format!("`{at}.properties.a.items` has the unsupported keyword `uniqueItems`"),
@@ -246,11 +249,11 @@ fn what_output_cannot_be_held_to_is_refused_by_name_and_place() {
         ),
         (
             json!({"type": "string", "pattern": "("}),
-            format!("constrained by `{at}`"),
+            format!("cannot constrain the output by `{at}`"),
         ),
         (
             json!({"type": "string", "pattern": "(?=a)b"}),
-            format!("constrained by `{at}`"),
+            format!("cannot constrain the output by `{at}`"),
         ),
         (
             json!({"oneOf": [{"type": "integer"}, {"type": "number"}]}),
@@ -273,7 +276,10 @@ fn what_output_cannot_be_held_to_is_refused_by_name_and_place() {
             json!({"enum": ["é".repeat(70)], "type": 5}),
             "type must be".to_owned(),
         ),
-        (json!({"enum": []}), format!("constrained by `{at}`")),
+        (
+            json!({"enum": []}),
+            format!("cannot constrain the output by `{at}`"),
+        ),
     ] {
         let error = constraint(&schema)
             .err()
@@ -404,17 +410,29 @@ fn followed(schema: &Value, steps: usize) -> String {
 
 const HOW_THEY_END: [(&str, &str); 30] = [
     ("deep arrays", "whole"),
-    ("too deep", "has too many levels of nesting: expected at most 64, got 65"),
+    (
+        "too deep",
+        "has too many levels of nesting: expected at most 64, got 65",
+    ),
     ("deep choices", "whole"),
-    ("doubled", "has too many values: expected at most 20000, got 20001"),
+    (
+        "doubled",
+        "has too many values: expected at most 20000, got 20001",
+    ),
     ("chain", "whole"),
-    ("long chain", "has too many levels of nesting: expected at most 2048, got 2049"),
+    (
+        "long chain",
+        "has too many levels of nesting: expected at most 2048, got 2049",
+    ),
     ("circle", "no token can follow"),
     ("circle of all", "circular references"),
     ("circle of any", "no token can follow"),
     ("enum", "whole"),
     ("too large an enum", "got 20001"),
-    ("optional properties", "too many properties: expected at most 1024"),
+    (
+        "optional properties",
+        "too many properties: expected at most 1024",
+    ),
     ("all of any", "schema too large"),
     ("one of", "got 20001"),
     ("pattern properties", "are not disjoint"),

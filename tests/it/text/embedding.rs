@@ -223,7 +223,7 @@ fn a_text_that_is_too_long_is_refused_with_both_numbers() {
         "{error}"
     );
     assert!(
-        error.is_by_request() && error.to_string().contains("takes 6"),
+        error.is_by_request() && error.to_string().contains("accepts 6"),
         "{error}"
     );
     let cut = EmbeddingOptions {
@@ -243,7 +243,7 @@ fn a_text_that_is_too_long_is_refused_with_both_numbers() {
     };
     assert_eq!(most(4), Ok(4));
     let error = most(7).expect_err("the model takes 6").to_string();
-    assert!(error.contains("7 is more than the 6 tokens"), "{error}");
+    assert!(error.contains("7 exceeds the 6 tokens"), "{error}");
     assert!(most(0).is_err());
     assert!(most(1).is_err(), "no room for what is added");
 }
@@ -343,7 +343,7 @@ fn a_real_encoder_embeds_as_sentence_transformers_does() {
     let refused = pkgtool(["run", arguments[1], "--text", longest]).run();
     let refused = refused.expect_code(2);
     assert!(
-        refused.stderr.contains("tokens, and the model takes 256"),
+        refused.stderr.contains("tokens, but the model accepts 256"),
         "{}",
         refused.stderr
     );

@@ -264,7 +264,9 @@ fn lengths_are_held() {
     )
     .to_string();
     assert!(
-        told.contains("2 tokens and `max_tokens` is 5, together 7; the model's context is 6 tokens"),
+        told.contains(
+            "2 tokens and `max_tokens` is 5, together 7; the model's context is 6 tokens"
+        ),
         "{told}"
     );
     let told = error(&mut table, request("abcdef")).to_string();
@@ -616,7 +618,9 @@ fn failures_are_errors() {
     let mut table = Table::new(|_| vec![(5, f32::NAN)]);
     let error = error(&mut table, request("a"));
     assert!(
-        error.to_string().contains("the model computed NaN for token 5"),
+        error
+            .to_string()
+            .contains("the model computed NaN for token 5"),
         "{error}"
     );
     assert!(!error.is_of_request());

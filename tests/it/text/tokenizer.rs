@@ -263,11 +263,11 @@ fn what_is_no_tokenizer_says_what_to_do() {
         (
             "tokenizer_config.json",
             r#"{"tokenizer_class": "X"}"#,
-            "name the tokenizer in `tokenizer`",
+            "set `tokenizer` to the tokenizer",
         ),
         ("a.json", "", "it is empty"),
-        ("b.json", "<html>", "it is not JSON"),
-        ("c.json", "[]", "an object was expected"),
+        ("b.json", "<html>", "invalid JSON"),
+        ("c.json", "[]", "expected an object"),
         ("d.json", "{}", "it has no `model`"),
         (
             "e.json",
@@ -277,7 +277,7 @@ fn what_is_no_tokenizer_says_what_to_do() {
         (
             "f.json",
             r#"{"model": {"type": "Nonsense"}}"#,
-            "no tokenizer that can be read",
+            "not a valid tokenizer",
         ),
         (
             "g.json",
@@ -287,7 +287,7 @@ fn what_is_no_tokenizer_says_what_to_do() {
         (
             "h.json",
             r#"{"model": {"type": "WordLevel", "vocab": {"a": 4000000000}, "unk_token": "a"}}"#,
-            "no id is above",
+            "the id of the token `a` is too large",
         ),
         (
             "i.json",

@@ -71,10 +71,10 @@ fn pictures_and_labels_of_other_kinds_are_read() {
 
 #[test]
 fn what_cannot_be_trained_on_is_refused() {
-    refused("", &["there is no row"]);
-    refused(" \n\n", &["there is no row"]);
-    refused("text,label\n", &["there is no row"]);
-    refused(lines(&[("a", "x")]), &["there is one row"]);
+    refused("", &["the dataset is empty"]);
+    refused(" \n\n", &["the dataset is empty"]);
+    refused("text,label\n", &["the dataset is empty"]);
+    refused(lines(&[("a", "x")]), &["only one row"]);
     refused(
         lines(&[("a", "x"), ("b", "x")]),
         &["all 2 rows have the label `x`"],
@@ -91,7 +91,7 @@ fn every_fault_has_its_line() {
         ("{\"text\": \"\", \"label\": \"x\"}", "`text` is empty"),
         (
             "{\"text\": \"a\", \"label\": 1}",
-            "a number, and a string in the rows before",
+            "a number, but a string in the rows before",
         ),
         ("{\"text\": \"a\", \"label\": null}", "`label` is null"),
         ("{\"text\": \"a\", \"label\": 1.5}", "a whole number"),
@@ -105,15 +105,12 @@ fn every_fault_has_its_line() {
             "{\"text\": \"a\", \"image_base64\": \"\", \"label\": \"x\"}",
             "has both",
         ),
-        (
-            "{\"text\": \"a\" \"label\": \"x\"}",
-            "an object belongs here",
-        ),
+        ("{\"text\": \"a\" \"label\": \"x\"}", "expected an object"),
         (
             "{\"text\": \"a\", \"text\": \"b\", \"label\": \"x\"}",
-            "twice",
+            "duplicate key",
         ),
-        ("[]", "an array begins here"),
+        ("[]", "unexpected array"),
         ("nothing", "line 3: "),
     ] {
         let text = format!("{good}\n{line}\n{good}");
@@ -126,10 +123,10 @@ fn every_fault_has_its_line() {
     refused(b"\xff\xfe{\0}\0", &["line 1: ", "UTF-16"]);
     refused("text,label\na,x\nb,c,y\n", &["line 3: ", "3 fields", "2"]);
     refused(b"text,label\na,x\n\xe9,y\n", &["line 3: ", "UTF-8"]);
-    refused("text,tag\na,x\n", &["line 1: ", "no column `label`"]);
+    refused("text,tag\na,x\n", &["line 1: ", "lacks the column `label`"]);
     refused(
         "a;b\n",
-        &["line 1: ", "neither JSON lines nor a CSV header"],
+        &["line 1: ", "expected JSON lines or a CSV header"],
     );
     refused("text,text,label\n", &["two columns `text`"]);
     refused("text,image_base64,label\n", &["both"]);
@@ -177,7 +174,7 @@ fn a_row_without_end_is_read_no_further_than_its_bound() {
             .expect_err("it has no end")
             .to_string();
         assert!(
-            told.contains(line) && told.contains("more than 1000 bytes"),
+            told.contains(line) && told.contains("exceeds the limit of 1000 bytes"),
             "{told}"
         );
         assert!(endless.read < 300_000, "{} bytes were read", endless.read);
@@ -187,7 +184,7 @@ fn a_row_without_end_is_read_no_further_than_its_bound() {
 #[test]
 fn bounds_of_all_of_it_hold() {
     let many = "{\"text\": \"a\", \"label\": \"x\"}\n".repeat(51);
-    refused(many, &["more than 50 rows"]);
+    refused(many, &["exceeds the limit of 50 rows"]);
     let bounds = Bounds {
         bytes: 100,
         ..SMALL
@@ -196,12 +193,12 @@ fn bounds_of_all_of_it_hold() {
     let told = check(long.as_bytes(), bounds)
         .expect_err("it is too long")
         .to_string();
-    assert!(told.contains("more than 100 bytes"), "{told}");
+    assert!(told.contains("exceeds the limit of 100 bytes"), "{told}");
     let csv = format!("text,label\n{}", "a,x\n".repeat(40));
     let told = check(csv.as_bytes(), bounds)
         .expect_err("it is too long")
         .to_string();
-    assert!(told.contains("more than 100 bytes"), "{told}");
+    assert!(told.contains("exceeds the limit of 100 bytes"), "{told}");
 }
 
 proptest! {

@@ -211,7 +211,7 @@ pub(super) const CASES_OF_A_CONFIG: &[Case] = &[
     set("/variants/1/methods/encoder/forward", "3").refused("/variants/1/methods/encoder/forward", "expected an object, found 3"),
     set("/variants/1/methods/vae", r#"{"forward": {"inputs": [], "outputs": []}}"#).found("PKG012", "/variants/1/methods/vae", "the variant has no component `vae`"),
     set("/variants/1/methods/forward", r#"{"inputs": [], "outputs": []}"#).found("PKG011", "/variants/1/methods/forward", "`forward` is a method signature where a component's name is expected"),
-    set("/variants/0/methods", r#"{"encoder": {"forward": {"inputs": [], "outputs": []}}}"#).found("PKG011", "/variants/0/methods/encoder", "`encoder` holds methods, but a single-file variant's are not nested"),
+    set("/variants/0/methods", r#"{"encoder": {"forward": {"inputs": [], "outputs": []}}}"#).found("PKG011", "/variants/0/methods/encoder", "`encoder` contains methods, but those of a single-file variant are not nested"),
     set("/variants/0/methods/forward", "null").refused("/variants/0/methods/forward", "expected an object, found null"),
     set("/variants/0/methods/forward", "[]").refused("/variants/0/methods/forward", "expected an object, found an array"),
     set("/variants/0/methods/forward", "1").refused("/variants/0/methods/forward", "expected an object, found 1"),
@@ -245,7 +245,7 @@ pub(super) const CASES_OF_A_CONFIG: &[Case] = &[
     set("/variants/0/methods/forward/inputs/0/shape", "[]").accepted(),
     set("/variants/0/methods/forward/inputs/0/shape", "[-1, 0]").accepted(),
     set("/variants/0/methods/forward/inputs/0/shape", "[2.0, 8]").accepted(),
-    set("/variants/0/methods/forward/inputs/0/shape", "[2, -2]").found("PKG014", "/variants/0/methods/forward/inputs/0/shape/1", "-2 is no dimension"),
+    set("/variants/0/methods/forward/inputs/0/shape", "[2, -2]").found("PKG014", "/variants/0/methods/forward/inputs/0/shape/1", "invalid dimension -2"),
     set("/variants/0/methods/forward/inputs/0/shape/1", "null").refused("/variants/0/methods/forward/inputs/0/shape/1", "expected an integer, found null"),
     set("/variants/0/methods/forward/inputs/0/shape/1", r#""8""#).refused("/variants/0/methods/forward/inputs/0/shape/1", r#"expected an integer, found the string "8""#),
     set("/variants/0/methods/forward/inputs/0/shape/1", "1.5").refused("/variants/0/methods/forward/inputs/0/shape/1", "expected an integer, found 1.5"),
@@ -317,11 +317,11 @@ pub(super) const CASES_OF_A_LIST: &[Case] = &[
     set("/non_quantized/0", r#""int8""#).found(
         "PKG006",
         "/non_quantized/0",
-        "`int8` stands under `quantized` too",
+        "`int8` is also under `quantized`",
     ),
     set("/quantized/1", r#""fp32""#).found(
         "PKG006",
         "/non_quantized/0",
-        "`fp32` stands under `quantized` too",
+        "`fp32` is also under `quantized`",
     ),
 ];

@@ -81,7 +81,7 @@ fn tokenizers_that_are_something_else_are_named() {
         ("<!DOCTYPE html>\n<html></html>\n", "a page of HTML"),
         (
             "{\n<<<<<<< HEAD\n\"a\": 1\n=======\n\"a\": 2\n>>>>>>> b\n}\n",
-            "conflict marker of a merge is in the file (line 2)",
+            "file has a merge conflict marker (line 2)",
         ),
         ("\u{feff}{\"model\": {}}\n", "without a byte order mark"),
     ] {
@@ -97,7 +97,11 @@ fn a_normaliser_that_multiplies_texts_is_told() {
     let tokenizer = |steps: Vec<Value>| json!({ "model": {}, "normalizer": { "type": "Sequence", "normalizers": steps } });
     let bomb = tokenizer(vec![replace("a", "a".repeat(1500)); 4]);
     let tree = package().json("xnnpack/tokenizer.json", &bomb);
-    only(&tree, "PKG022", "can make 5062500000000 characters of one");
+    only(
+        &tree,
+        "PKG022",
+        "can produce 5062500000000 characters from one",
+    );
     let sound = tokenizer(vec![
         json!({ "type": "Prepend", "prepend": "\u{2581}" }),
         replace(" ", "\u{2581}".to_owned()),
@@ -123,7 +127,7 @@ fn typing_errors_that_names_repeat_are_told() {
     only(
         &tree,
         "PKG008",
-        "did you mean `8da4w`, in the file's name, too?",
+        "did you mean `8da4w`, which is also in the file's name?",
     );
 }
 
@@ -160,7 +164,7 @@ fn data_has_no_methods() {
     )
     .expect("renamed");
     let tree = tree.file("xnnpack/scheduler.json", "{}");
-    only(&tree, "PKG012", "is no model and has no methods");
+    only(&tree, "PKG012", "is not a model and has no methods");
 }
 
 /// A directory that goes when the test ends.

@@ -221,7 +221,10 @@ fn write(text: &mut String, found: &Found, outcomes: &[Outcome]) -> std::fmt::Re
         for (candidate, error) in &outcome.failed {
             let reason = shortened(&error.to_string(), ort);
             match told.get(&reason) {
-                Some(first) => writeln!(text, "           not {candidate}: same reason as for {first}")?,
+                Some(first) => writeln!(
+                    text,
+                    "           not {candidate}: same reason as for {first}"
+                )?,
                 None => writeln!(text, "           not {candidate}: {reason}")?,
             }
             told.entry(reason).or_insert(name);

@@ -16,6 +16,7 @@ use super::input_args::InputOptions;
 use super::sides::{self, GivenInput, Side, SideArgs};
 use super::sizes::{Model, with_sizes};
 use super::target_args::{MAKING_INPUTS, TargetArgs, seconds};
+use crate::diagnostic::book;
 use crate::runtime::machine::Machine;
 use crate::runtime::measure::{self, Amount, Plan};
 use crate::runtime::target::Started;
@@ -26,7 +27,7 @@ use report::{BenchReport, SeriesReport};
 
 /// Arguments of `pkgtool bench`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP)]
+#[command(after_help = book::help(EXAMPLES, "bench"))]
 pub(in super::super) struct Args {
     /// Packages, configs or model files
     #[arg(value_name = "PACKAGE|CONFIG|MODEL", required = true)]
@@ -34,12 +35,6 @@ pub(in super::super) struct Args {
 
     #[command(flatten)]
     sides: SideArgs,
-
-    #[command(flatten)]
-    pub(super) target: TargetArgs,
-
-    #[command(flatten)]
-    inputs: InputOptions,
 
     /// Number of warm-up runs of each model before the timed runs
     #[arg(
@@ -73,14 +68,15 @@ pub(in super::super) struct Args {
     /// Write an HTML report with a plot to FILE
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) target: TargetArgs,
+
+    #[command(flatten)]
+    inputs: InputOptions,
 }
 
-const HELP: &str = "\
-Inputs that are not given are random (random:0). All models run on the same inputs: a size that one
-model fixes applies to the dynamic dimensions of the others. Times are measured by the engine, from
-inputs in memory to outputs in memory. Each model runs in its own process, whose peak memory is shown.
-Ratios are relative to the first model, within rounds; the range is a 95% confidence interval.
-
+const EXAMPLES: &str = "\
 Examples:
   pkgtool bench model.onnx --engine ort,tract --threads 1
   pkgtool bench model/ --precision fp32,int8 --seconds 10 --html bench.html";

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::super::sides::{GivenInput, Side};
+use crate::diagnostic::{Align, Table};
 use crate::engine::ByteSums;
 use crate::runtime::machine::Machine;
 use crate::runtime::measure::{Amount, Plan, Series};
@@ -181,22 +182,12 @@ impl BenchReport {
         let head = [
             "", "p50", "p90", "p99", "min", "mean", "runs/s", "load", "first", "memory", "ratio",
         ];
-        let rows = self.series.iter().enumerate();
-        let rows = rows.map(|(place, series)| series.cells(place + 1));
-        let rows: Vec<_> = std::iter::once(head.map(str::to_owned))
-            .chain(rows)
-            .collect();
-        for row in &rows {
-            let mut line = String::new();
-            for (column, cell) in row.iter().enumerate() {
-                let widths = rows.iter().map(|row| row[column].chars().count());
-                let width = widths.max().unwrap_or(0);
-                let gap = if column == 0 { "" } else { "  " };
-                write!(line, "{gap}{cell:>width$}")?;
-            }
-            writeln!(text, "{}", line.trim_end())?;
+        let mut table = Table::new(head.map(|_| Align::Right));
+        table.row(head);
+        for (place, series) in self.series.iter().enumerate() {
+            table.row(series.cells(place + 1));
         }
-        Ok(())
+        write!(text, "{table}")
     }
 }
 

@@ -11,6 +11,7 @@ use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::target_args::{TargetArgs, VariantArgs};
 use super::{selected, started};
+use crate::diagnostic::book;
 use crate::runtime::selection::{self, Selection};
 use crate::runtime::target::Wish;
 use crate::runtime::worker::Worker;
@@ -24,7 +25,7 @@ use terminal::{Lines, Speech};
 
 /// Arguments of `pkgtool chat`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP)]
+#[command(after_help = book::help(EXAMPLES, "chat"))]
 pub(in super::super) struct Args {
     /// Directory of a package, or a config
     #[arg(value_name = "PACKAGE|CONFIG")]
@@ -83,7 +84,7 @@ struct DrawingArgs {
     stop: Vec<String>,
 }
 
-const HELP: &str = "\
+const EXAMPLES: &str = "\
 Examples:
   pkgtool chat packages-examples/NAME
   pkgtool chat qwen/ --precision 8da4w --system 'Answer in one sentence.' --temperature 0.7 --seed 1

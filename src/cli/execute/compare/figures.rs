@@ -1,7 +1,6 @@
 //! The figures of an agreement between two outputs, and tables of them.
 
-use std::fmt::Write as _;
-
+use crate::diagnostic::{Align, Table};
 use crate::tensor::agreement::Agreement;
 
 /// Names of the [`figures`].
@@ -33,29 +32,12 @@ pub(super) fn figure(value: Option<f64>) -> String {
     }
 }
 
-/// Writes rows as columns. Columns of numbers are aligned to the right.
-pub(super) fn write_table(
-    text: &mut String,
-    rows: &[Vec<String>],
-    is_number: impl Fn(usize) -> bool,
-) -> std::fmt::Result {
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.max().unwrap_or(0)
-    };
-    let columns = rows.first().map_or(0, Vec::len);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    for row in rows {
-        let mut line = String::new();
-        for (column, cell) in row.iter().enumerate() {
-            let width = widths[column];
-            if is_number(column) {
-                write!(line, "  {cell:>width$}")?;
-            } else {
-                write!(line, "  {cell:width$}")?;
-            }
-        }
-        writeln!(text, "{}", line.trim_end())?;
-    }
-    Ok(())
+/// Creates a table with a column of names and the figures.
+pub(super) fn table(name: &str) -> Table {
+    let columns = [Align::Left]
+        .into_iter()
+        .chain(FIGURES.map(|_| Align::Right));
+    let mut table = Table::new(columns).indented();
+    table.row([name].into_iter().chain(FIGURES));
+    table
 }

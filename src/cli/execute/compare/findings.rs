@@ -73,7 +73,7 @@ pub(super) fn style<'a>(
         deny_warnings: false,
         grouped: false,
         rules,
-        rules_page: None,
+        links: false,
         paths,
     }
 }

@@ -18,7 +18,7 @@ use super::super::report_args::{self, FormatArg};
 use super::input_args::InputOptions;
 use super::sides::{Side, SideArgs};
 use super::target_args::TargetArgs;
-use crate::diagnostic::Report;
+use crate::diagnostic::{Report, book};
 use findings::Place;
 use pair::{Starter, compared};
 use sweep::Sweep;
@@ -26,8 +26,11 @@ use tolerance_args::ToleranceArgs;
 
 /// Arguments of `pkgtool compare`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+#[command(after_help = book::help(EXAMPLES, "compare"))]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 pub(in super::super) struct Args {
     /// The reference and the model to compare with it: packages, configs or model files. A single
     /// path is compared with itself, in two precisions or on two engines
@@ -36,12 +39,6 @@ pub(in super::super) struct Args {
 
     #[command(flatten)]
     sides: SideArgs,
-
-    #[command(flatten)]
-    pub(super) target: TargetArgs,
-
-    #[command(flatten)]
-    inputs: InputOptions,
 
     /// Directory of input sets: each .npz file, each folder with one file per input, or, for a
     /// method with one input, each file
@@ -93,9 +90,6 @@ pub(in super::super) struct Args {
     #[arg(long, value_name = "FILE", requires = "all")]
     markdown: Option<PathBuf>,
 
-    #[command(flatten)]
-    tolerances: ToleranceArgs,
-
     /// Print one JSON document
     #[arg(long)]
     json: bool,
@@ -108,14 +102,18 @@ pub(in super::super) struct Args {
     /// of the checkout that contains the file]
     #[arg(long, value_name = "DIR", requires = "reports")]
     root: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) target: TargetArgs,
+
+    #[command(flatten)]
+    inputs: InputOptions,
+
+    #[command(flatten)]
+    tolerances: ToleranceArgs,
 }
 
-const HELP: &str = "\
-Both run on the same inputs, matched by name, then by order. A size that one model fixes applies to the
-dynamic dimensions of the other. Remaining dynamic dimensions are run at their upper bound and below it,
-or at 1 and 3 if neither model states a bound; --sizes runs more sizes. The precision is taken from the
-config, or from the weights of a bare model file.
-
+const EXAMPLES: &str = "\
 Examples:
   pkgtool compare model/ --precision fp32,int8
   pkgtool compare model.onnx --engine ort,tract --max-rel 1e-4
@@ -124,8 +122,10 @@ Examples:
   pkgtool compare model.onnx --engine ort,tract --sizes
   pkgtool compare model/ --all --markdown agreement.md
 
-Exit codes: 0 the outputs agree, 1 they differ, 2 they could not be compared. With --all: 0 all compared
-variants agree, 1 some differ or fail, 2 nothing could be compared.";
+Exit codes:
+  0   the outputs agree; with --all: all compared variants agree
+  1   the outputs differ; with --all: a variant differs or fails
+  2   nothing could be compared";
 
 impl Args {
     /// Returns the number of random input sets per combination of sizes.

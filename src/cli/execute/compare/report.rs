@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::super::sides::{GivenInput, Side};
 use super::cases::Case;
-use super::figures::{FIGURES, figure, figures, write_table};
+use super::figures::{self, figure, figures};
 use super::sizes::{SizeResult, SizesReport};
 use crate::engine::ByteSums;
 use crate::runtime::precision::Precision;
@@ -286,15 +286,12 @@ impl ComparisonReport {
             }
             self.shapes(text, place)?;
         }
-        let rows = self.outputs.iter().map(|output| {
-            let mut row = vec![defuse_line(&output.name)];
-            row.extend(figures(&output.agreement));
-            row
-        });
-        let head = ["output"].into_iter().chain(FIGURES);
-        let head = head.map(str::to_owned).collect();
-        let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
-        write_table(text, &rows, |column| column > 0)?;
+        let mut table = figures::table("output");
+        for output in &self.outputs {
+            let name = [defuse_line(&output.name)];
+            table.row(name.into_iter().chain(figures(&output.agreement)));
+        }
+        write!(text, "{table}")?;
         if let Some(sizes) = &self.sizes {
             sizes.write(text)?;
         }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::figures::{FIGURES, figures, write_table};
+use super::figures::{self, FIGURES, figures};
 use crate::source::text::defuse_line;
 use crate::tensor::agreement::Agreement;
 
@@ -56,17 +56,16 @@ impl SizesReport {
 
     /// Writes a row for each combination of sizes, and the worst one.
     pub(super) fn write(&self, text: &mut String) -> std::fmt::Result {
-        let head = ["sizes"].into_iter().chain(FIGURES).map(str::to_owned);
-        let mut rows: Vec<Vec<String>> = vec![head.collect()];
+        let mut table = figures::table("sizes");
         for size in &self.each {
             let mut row = vec![defuse_line(&size.sizes)];
             match &size.figures {
                 Some(found) => row.extend(figures(found)),
                 None => row.extend(FIGURES.map(|_| "-".to_owned())),
             }
-            rows.push(row);
+            table.row(row);
         }
-        write_table(text, &rows, |column| column > 0)?;
+        write!(text, "{table}")?;
         match &self.worst {
             Some(worst) => writeln!(text, "worst at {}", defuse_line(worst)),
             None => Ok(()),

@@ -39,7 +39,8 @@ pub(super) fn parse(text: &str) -> Result<Sweep, String> {
 pub(super) fn combinations(open: &[OpenDim], sweep: &Sweep) -> Result<Vec<Vec<String>>, Failure> {
     if open.is_empty() {
         return Err(Failure::Other(
-            "--sizes needs a dynamic dimension without a given size, but the inputs have none".to_owned(),
+            "--sizes needs a dynamic dimension without a given size, but the inputs have none"
+                .to_owned(),
         ));
     }
     let sizes = match sweep {

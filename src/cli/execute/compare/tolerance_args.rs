@@ -12,9 +12,7 @@ use crate::tensor::agreement::Tolerances;
 
 /// Options for tolerances.
 #[derive(Debug, clap::Args)]
-#[command(
-    next_help_heading = "Tolerances (default: those for the lower precision of the two)"
-)]
+#[command(next_help_heading = "Tolerances (default: those for the lower precision of the two)")]
 pub(super) struct ToleranceArgs {
     /// Maximum absolute error
     #[arg(long, value_parser = error, allow_hyphen_values = true, value_name = "X")]
@@ -65,7 +63,11 @@ fn share(text: &str) -> Result<f64, String> {
 fn within(text: &str, range: RangeInclusive<f64>) -> Result<f64, String> {
     let value = number(text)?;
     if !range.contains(&value) {
-        return Err(format!("expected a number from {} to {}", range.start(), range.end()));
+        return Err(format!(
+            "expected a number from {} to {}",
+            range.start(),
+            range.end()
+        ));
     }
     Ok(value)
 }

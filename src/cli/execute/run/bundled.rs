@@ -37,9 +37,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     if let Some(method) = &args.target.method {
         cases.retain(|case| case.method == *method);
         if cases.is_empty() {
-            return Err(other(&format!(
-                "has no test cases for method `{method}`"
-            )));
+            return Err(other(&format!("has no test cases for method `{method}`")));
         }
     }
     let outcomes = cases.into_iter().map(|case| run_case(args, case));

@@ -14,6 +14,7 @@ use super::super::exit::{Exit, Failure};
 use super::super::output;
 use super::input_args::InputOptions;
 use super::target_args::{TargetArgs, VariantArgs};
+use crate::diagnostic::book;
 use crate::engine::{Reading, Session};
 use crate::runtime::selection::Selection;
 use crate::runtime::target::Started;
@@ -22,8 +23,11 @@ use crate::tensor::{Signature, Tensor, TensorSpec, input, write_outputs};
 
 /// Arguments of `pkgtool run`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+#[command(after_help = book::help(EXAMPLES, "run"))]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 pub(in super::super) struct Args {
     /// Directory of a package, a config, or a model file
     #[arg(value_name = "PACKAGE|CONFIG|MODEL")]
@@ -31,15 +35,6 @@ pub(in super::super) struct Args {
 
     #[command(flatten)]
     variant: VariantArgs,
-
-    #[command(flatten)]
-    pub(super) target: TargetArgs,
-
-    #[command(flatten)]
-    inputs: InputOptions,
-
-    #[command(flatten)]
-    texts: texts::TextArgs,
 
     /// Run these components, or these methods of one program, in sequence. Outputs feed inputs by
     /// name, then by position
@@ -80,9 +75,18 @@ pub(in super::super) struct Args {
     /// ones. Exits with code 1 if they differ
     #[arg(long, conflicts_with_all = ["inputs", "dims", "chain", "precision", "output_dir", "once", "check_finite", "steps", "step_inputs", "feeds"])]
     bundled: bool,
+
+    #[command(flatten)]
+    pub(super) target: TargetArgs,
+
+    #[command(flatten)]
+    inputs: InputOptions,
+
+    #[command(flatten)]
+    texts: texts::TextArgs,
 }
 
-const HELP: &str = "\
+const EXAMPLES: &str = "\
 Examples:
   pkgtool run glimpse/ --input photo.jpg --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225
   pkgtool run hush/xnnpack/config.json --precision fp32 --input tokens=ids.npy --input mask=ones

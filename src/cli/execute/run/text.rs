@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{Shown, Stage};
 use crate::cli::execute::sides::what;
+use crate::diagnostic::Table;
 use crate::engine::Placement;
 use crate::runtime::process::sandbox::Level;
 use crate::source::text::defuse_line;
@@ -146,13 +147,11 @@ fn tensors(
     tensors: &[Tensor],
 ) -> std::fmt::Result {
     writeln!(text, "{title}")?;
-    let names: Vec<_> = specs.iter().map(|spec| defuse_line(&spec.name)).collect();
-    let width = names.iter().map(|name| name.chars().count()).max();
-    let width = width.unwrap_or(0);
-    for (name, tensor) in names.iter().zip(tensors) {
-        writeln!(text, "  {name:width$}  {}", Summary::of(tensor))?;
+    let mut table = Table::of_text(2).indented();
+    for (spec, tensor) in specs.iter().zip(tensors) {
+        table.row([defuse_line(&spec.name), Summary::of(tensor).to_string()]);
     }
-    Ok(())
+    write!(text, "{table}")
 }
 
 /// Formats a time in a suitable unit.

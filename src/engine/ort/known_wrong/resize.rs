@@ -9,8 +9,7 @@ use crate::model::onnx::Node;
 use crate::tensor::Signature;
 
 const BY_FRACTIONS: &str = "corners are aligned wrongly for fractional scales";
-const CROPPED: &str =
-    "`tf_crop_and_resize` does not crop along an axis whose size stays the same";
+const CROPPED: &str = "`tf_crop_and_resize` does not crop along an axis whose size stays the same";
 
 /// A `Resize` node that may be computed wrongly.
 pub(super) struct Resize {

@@ -14,10 +14,7 @@ pub(in crate::engine::tract) const ADDITIVE_MASK: &str = "pkgtool.AdditiveMask";
 
 /// Builds [`ADDITIVE_MASK`], whose inputs are a mask and the queries. The result has the dtype of
 /// the queries.
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "builders have this signature"
-)]
+#[expect(clippy::unnecessary_wraps, reason = "builders have this signature")]
 pub(super) fn additive(
     _: &ParsingContext<'_>,
     node: &NodeProto,

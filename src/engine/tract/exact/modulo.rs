@@ -54,7 +54,8 @@ impl Expansion for Modulo {
             .iter()
             .map(|input| Ok(model.outlet_fact(*input)?.datum_type));
         let types = types.collect::<TractResult<Vec<_>>>()?;
-        let dtype = DatumType::super_type_for(&types).context("the operands have no common dtype")?;
+        let dtype =
+            DatumType::super_type_for(&types).context("the operands have no common dtype")?;
         let wires = wire_rank_broadcast(prefix, model, inputs)?;
         let wires = wire_cast(prefix, model, &wires, dtype)?;
         if dtype == TDim::datum_type() {

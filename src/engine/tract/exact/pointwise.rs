@@ -79,7 +79,10 @@ fn known(name: &str) -> Option<InPlace> {
     })
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "all such functions have this signature")]
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "all such functions have this signature"
+)]
 fn each(values: &mut [f32], function: impl Fn(f32) -> f32) -> Result<(), String> {
     for value in values {
         *value = function(*value);
@@ -230,13 +233,19 @@ fn acosh_of_double(value: f64) -> f64 {
     }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "all such functions have this signature")]
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "all such functions have this signature"
+)]
 fn asinh(values: &mut [f32]) -> Result<(), String> {
     in_double(values, asinh_of_double);
     Ok(())
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "all such functions have this signature")]
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "all such functions have this signature"
+)]
 fn acosh(values: &mut [f32]) -> Result<(), String> {
     in_double(values, acosh_of_double);
     Ok(())

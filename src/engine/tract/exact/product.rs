@@ -83,7 +83,10 @@ pub(super) fn settled(name: &str, operator: &dyn TypedOp) -> Option<Box<dyn Type
     is_divisor.then(|| mended(operator, reciprocal))
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "corrections have this signature")]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "corrections have this signature"
+)]
 fn reciprocal(
     inner: &dyn TypedOp,
     context: &EvalContext,

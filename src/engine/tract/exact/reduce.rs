@@ -127,7 +127,8 @@ impl Reduction {
                 *axis
             };
             let at = usize::try_from(from_end).ok().filter(|at| *at < rank);
-            let at = at.with_context(|| format!("axis {axis} does not exist: the rank is {rank}"))?;
+            let at =
+                at.with_context(|| format!("axis {axis} does not exist: the rank is {rank}"))?;
             reduced[at] = true;
         }
         Ok(reduced)

@@ -128,7 +128,8 @@ fn of_range<'r>(
     let dtypes = inputs.iter().map(|input| (&input.datum_type).bex());
     let dtypes: Vec<_> = dtypes.collect();
     solver.given_all(dtypes, move |solver, dtypes: Vec<DatumType>| {
-        let dtype = DatumType::super_type_for(&dtypes).context("the numbers of a range have no common dtype")?;
+        let dtype = DatumType::super_type_for(&dtypes)
+            .context("the numbers of a range have no common dtype")?;
         let dtype = if dtype.is_tdim() {
             i64::datum_type()
         } else {

@@ -268,9 +268,9 @@ impl Region {
             computed_together(shape, outputs, inputs, |from, to, split| {
                 let from = from.iter().zip(&views).map(|(from, view)| match view {
                     None => Ok(*from),
-                    Some(view) => from
-                        .get(view.clone())
-                        .ok_or_else(|| format!("elements {view:?} exceed a tensor of {}", from.len())),
+                    Some(view) => from.get(view.clone()).ok_or_else(|| {
+                        format!("elements {view:?} exceed a tensor of {}", from.len())
+                    }),
                 });
                 let from: Vec<&[f32]> = from.collect::<Result<_, _>>()?;
                 steps.run(shape.iter().product(), &from, to, split)

@@ -42,7 +42,10 @@ pub(super) fn settle(model: &mut TypedModel) {
 /// Returns the shape after moving an axis, and the blocks that change places: `[lead, a, b, run]`.
 fn moved(shape: &[usize], [from, to]: [usize; 2]) -> TractResult<(TVec<usize>, [usize; 4])> {
     let (first, last) = (from.min(to), from.max(to));
-    ensure!(last < shape.len(), "axis {last} is out of range for the shape {shape:?}");
+    ensure!(
+        last < shape.len(),
+        "axis {last} is out of range for the shape {shape:?}"
+    );
     let mut moved: TVec<usize> = shape.into();
     let size = moved.remove(from);
     moved.insert(to, size);

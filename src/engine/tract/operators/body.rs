@@ -1,4 +1,5 @@
-//! [`Body`]: a subgraph inside a node, such as the body of a `Loop` or a branch of an `If`: its output facts, and its runs.
+//! A subgraph inside a node ([`Body`]), such as the body of a `Loop` or a branch of an `If`: infers
+//! the facts of its outputs, and runs it.
 //!
 //! A subgraph is planned when it runs, for the shapes of that run. Errors in a branch that is never
 //! taken therefore never matter. Small integers become part of a plan if planning fails without

@@ -184,7 +184,10 @@ fn place(condition: &Tensor) -> TractResult<usize> {
     let values = condition.try_as_plain_ram()?;
     match values.as_slice::<bool>()? {
         [condition] => Ok(usize::from(!condition)),
-        other => bail!("the condition of `If` must be one value, got {}", other.len()),
+        other => bail!(
+            "the condition of `If` must be one value, got {}",
+            other.len()
+        ),
     }
 }
 

@@ -64,9 +64,7 @@ pub(super) fn without_sizes(fact: &InferenceFact) -> InferenceFact {
 /// become symbols that the run binds.
 pub(super) fn outer_fact(target: &TypedModel, fact: &InferenceFact) -> TractResult<TypedFact> {
     let dtype = fact.datum_type.concretize();
-    let dtype = dtype.context(
-        "subgraphs with outputs of computed types are not supported",
-    )?;
+    let dtype = dtype.context("subgraphs with outputs of computed types are not supported")?;
     ensure!(
         fact.shape.rank().concretize().is_some(),
         "subgraphs with outputs of a computed number of dimensions \

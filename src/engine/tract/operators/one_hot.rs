@@ -84,7 +84,9 @@ fn depth_of(depth: &Tensor) -> TractResult<usize> {
     let values = values.try_as_plain_ram()?;
     match values.as_slice::<i64>()? {
         [depth] if *depth >= 0 => Ok(usize::try_from(*depth)?),
-        other => bail!("the depth of a one-hot encoding must be one number of at least 0, got {other:?}"),
+        other => {
+            bail!("the depth of a one-hot encoding must be one number of at least 0, got {other:?}")
+        }
     }
 }
 

@@ -87,7 +87,8 @@ impl Pad {
             let dimension = usize::try_from(counted)
                 .ok()
                 .and_then(|axis| all.get_mut(axis));
-            let dimension = dimension.with_context(|| format!("axis {axis} to pad does not exist"))?;
+            let dimension =
+                dimension.with_context(|| format!("axis {axis} to pad does not exist"))?;
             *dimension = [pads[at], pads[at + axes.len()]];
         }
         Ok(all)

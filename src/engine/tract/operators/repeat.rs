@@ -274,7 +274,9 @@ impl EvalOp for Turning {
             given.append(&mut carried);
             given.extend(of.captured.iter().map(|at| inputs[*at].clone()));
             let mut made = of.body.run(&given)?.into_iter();
-            let condition = made.next().context("the condition of a loop's graph is missing")?;
+            let condition = made
+                .next()
+                .context("the condition of a loop's graph is missing")?;
             goes_on = condition.cast_to_scalar::<bool>()?;
             carried.extend(made.by_ref().take(of.carried.len()));
             for (slices, slice) in collected.iter_mut().zip(made) {

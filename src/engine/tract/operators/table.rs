@@ -194,8 +194,7 @@ impl Expansion for Rows {
         let (data, scales) = (stored(0)?, stored(2)?);
         let (Some(data), Some(scales), false) = (data, scales, zeros == Some(None)) else {
             let library = self.library.as_ref();
-            let library =
-                library.context("computed tables are not supported in this form")?;
+            let library = library.context("computed tables are not supported in this form")?;
             return library.wire(prefix, model, inputs);
         };
         ensure!(

@@ -484,10 +484,7 @@ fn truncate(input: &Tensor, to: DatumType) -> TractResult<Tensor> {
     let doubles = input.cast_to::<f64>()?;
     let view = doubles.try_as_plain_ram()?;
     let doubles = view.as_slice::<f64>()?;
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "truncates on purpose"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "truncates on purpose")]
     let whole: Vec<i64> = doubles.iter().map(|x| *x as i64).collect();
     let whole = Tensor::from_shape(input.shape(), &whole)?;
     Ok(whole.cast_to_dt(to)?.into_owned())

@@ -15,7 +15,10 @@ pub(super) fn matrices(
     let [x, y] = builder.same_rank([x, y])?;
     let (of_x, of_y) = (builder.shape(x)?, builder.shape(y)?);
     let rank = of_x.len();
-    ensure!((2..=6).contains(&rank), "unsupported rank of a matrix product: expected 2 to 6, got {rank}");
+    ensure!(
+        (2..=6).contains(&rank),
+        "unsupported rank of a matrix product: expected 2 to 6, got {rank}"
+    );
     let broadcast = |axis: usize| match (&of_x[axis], &of_y[axis]) {
         (a, b) if a.is_one() => Ok(b.clone()),
         (a, b) if b.is_one() || a == b => Ok(a.clone()),

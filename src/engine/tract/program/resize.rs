@@ -184,7 +184,10 @@ pub(super) fn resize_smoothly(
 ) -> TractResult<OutletId> {
     let mut shape = builder.shape(input)?;
     let rank = shape.len();
-    ensure!(rank == 4, "unsupported rank of an image: expected 4, got {rank}");
+    ensure!(
+        rank == 4,
+        "unsupported rank of an image: expected 4, got {rank}"
+    );
     shape[2] = sizes[0].to_dim();
     shape[3] = sizes[1].to_dim();
     let wire = builder.kernel(

@@ -83,7 +83,8 @@ impl ProgramSession {
         let name = &request.signature.method;
         let ProgramBody { methods, named } = body;
         let method = methods.into_iter().find(|method| method.name == *name);
-        let mut method = method.ok_or_else(|| fail(format!("the program does not have the method `{name}`")))?;
+        let mut method =
+            method.ok_or_else(|| fail(format!("the program does not have the method `{name}`")))?;
         // Null inputs and outputs are not passed.
         let is_something = |value: &usize| method.values[*value] != BodyValue::Null;
         let something = |values: &[usize]| values.iter().copied().filter(is_something).collect();

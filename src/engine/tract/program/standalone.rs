@@ -36,7 +36,9 @@ pub(in super::super) fn missing<'a>(
             "a Core ML model of kind {kind} ({names}) is not an ML Program; Core ML runs it, on Apple's systems"
         )
     } else {
-        format!("Core ML operations not implemented: {names}; Core ML runs them, on Apple's systems")
+        format!(
+            "Core ML operations not implemented: {names}; Core ML runs them, on Apple's systems"
+        )
     };
     Some((missing, reason))
 }

@@ -185,7 +185,10 @@ impl Walk<'_> {
     }
 
     fn choose(&mut self, condition: OutletId, yes: Wire, no: Wire) -> TractResult<Wire> {
-        ensure!(yes.dtype == no.dtype, "dtypes of the branches' results differ");
+        ensure!(
+            yes.dtype == no.dtype,
+            "dtypes of the branches' results differ"
+        );
         let [condition, a, b] = self
             .frame
             .builder

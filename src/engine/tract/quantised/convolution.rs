@@ -21,7 +21,10 @@ use crate::kernels::window::{Channels, Placed};
 pub(super) fn build(_: &ParsingContext, node: &NodeProto) -> Built {
     let shape = node::shape(node)?;
     let [outputs, inputs, window @ ..] = shape.as_slice() else {
-        bail!("expected weights of at least three dimensions, got {}", shape.len());
+        bail!(
+            "expected weights of at least three dimensions, got {}",
+            shape.len()
+        );
     };
     let groups = usize::try_from(integer(node, "group", 1))?;
     let padding = padding(node, window.len(), false)?;

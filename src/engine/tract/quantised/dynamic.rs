@@ -41,10 +41,7 @@ fn grid([least, most]: [f32; 2]) -> Grid {
         (most - least) / 255.0
     };
     let zero = (-least / scale).round_ties_even().clamp(0.0, 255.0);
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "a byte; NaN becomes 0"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "a byte; NaN becomes 0")]
     let zero_point = zero as i32;
     Grid {
         sign: Sign::Unsigned,

@@ -44,7 +44,7 @@ pub(super) fn outputs(graph: &GraphProto) -> Vec<String> {
     graph.output.iter().map(|it| it.name.clone()).collect()
 }
 
-/// Removes dequantising nodes whose outputs are no longer read. Those without readers `before`
+/// Removes dequantising nodes whose outputs lost all their readers. Those without readers `before`
 /// stay.
 pub(super) fn drop_unread(
     nodes: &mut Vec<NodeProto>,

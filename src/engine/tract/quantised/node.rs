@@ -127,7 +127,9 @@ pub(super) fn grid(node: &NodeProto, of: &str) -> TractResult<Grid> {
     let scale = attribute(node, &format!("{of}_scale"));
     Ok(Grid {
         sign: sign(node, of),
-        scale: scale.with_context(|| format!("the scale of {of} is missing"))?.f,
+        scale: scale
+            .with_context(|| format!("the scale of {of} is missing"))?
+            .f,
         zero_point: i32::try_from(integer(node, &format!("{of}_zero_point"), 0))?,
     })
 }

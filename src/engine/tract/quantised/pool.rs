@@ -50,7 +50,10 @@ fn counted(node: &NodeProto, spec: &PoolSpec) -> TractResult<Counted> {
         PaddingSpec::ExplicitOnnxPool(_, after, _) if !is(node::WHOLE) => match **after {
             [height, width] => [height, width],
             [width] => [0, width],
-            _ => bail!("expected a window of one or two dimensions, got {}", after.len()),
+            _ => bail!(
+                "expected a window of one or two dimensions, got {}",
+                after.len()
+            ),
         },
         // Counts the whole extent of windows.
         _ => [0, 1].map(|axis| window.kernel[axis] * window.dilation[axis]),
@@ -58,7 +61,8 @@ fn counted(node: &NodeProto, spec: &PoolSpec) -> TractResult<Counted> {
 }
 
 fn windows(node: &NodeProto) -> TractResult<PoolSpec> {
-    let window: Vec<usize> = node::integers(node, "kernel_shape")?.context("the window is missing")?;
+    let window: Vec<usize> =
+        node::integers(node, "kernel_shape")?.context("the window is missing")?;
     let padding = padding(node, window.len(), true)?;
     spec(node, &window, padding)
 }

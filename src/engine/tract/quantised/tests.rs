@@ -62,7 +62,7 @@ impl Graph {
             initializer: scalars.to_vec(),
             ..GraphProto::default()
         };
-        // A bias' scale is the product of the others.
+        // The scale of a bias is the product of the other scales.
         let of_bias = graph.initializer.iter_mut().find(|it| it.name == "bs");
         of_bias.expect("it is there").float_data = vec![0.0625, 0.125];
         Self(graph)
@@ -129,7 +129,11 @@ fn a_convolution_takes_what_is_around_it() {
     );
     assert_eq!(made.input, ["q", "w"]);
     let range = node::range(made).expect("a range");
-    assert_eq!(range, Range { least: 3, most: 3 }, "6 is no step of 100");
+    assert_eq!(
+        range,
+        Range { least: 3, most: 3 },
+        "6 is below half a step of 100"
+    );
     let bias: Option<Vec<i32>> = node::integers(made, "bias").expect("whole numbers");
     assert_eq!(bias, Some(vec![9, -9]));
     let factors = node::floats(made, "factors");

@@ -195,8 +195,7 @@ fn weights(
         let stored = |place: usize| match recurrence.input(place) {
             Some(at) => {
                 let stored = writer.stored(inputs[at])?;
-                let stored =
-                    stored.context("computed quantised weights are not supported");
+                let stored = stored.context("computed quantised weights are not supported");
                 stored.map(Some)
             }
             None => Ok(None),

@@ -1,7 +1,7 @@
-//! A request of an adapter: from its body to a service's answer.
+//! Answers a request of a chat adapter: from its body to the service's answer.
 //!
-//! Invariant: a caller is told what it lacks (a key, a permission, its rate) before its body is read; then
-//! whether there is such a service, as everywhere; only then what is wrong with the rest.
+//! Invariant: report missing credentials, permission and rate before the body is read, then an
+//! unknown service, then other errors of the body.
 
 use std::sync::Arc;
 
@@ -25,10 +25,10 @@ use crate::database::Timestamp;
 use crate::service::meter::Operation;
 use crate::service::{AdapterCall, AdapterMode, Body, Holding, Prepared, Request, Service, json};
 
-/// Whole answers of more bytes are looked through away from the threads that serve connections.
+/// Larger answers are parsed on a blocking thread, in bytes.
 const LARGE_ANSWER: usize = 1 << 18;
 
-/// What is asked of which service.
+/// A request of an adapter, for one service.
 struct Asked {
     service: Arc<Service>,
     request: Request,
@@ -36,7 +36,7 @@ struct Asked {
     streams: bool,
 }
 
-/// Answers a request.
+/// Answers a request of an adapter.
 pub(super) async fn answer(
     gateway: &Arc<Gateway>,
     request: HttpRequest,
@@ -71,7 +71,7 @@ pub(super) async fn answer(
     whole(prepared, (caller, timeout), tally, &known).await
 }
 
-/// The answer to a client that did not ask for events.
+/// Answers a client that did not ask for events.
 async fn whole(
     prepared: Prepared,
     (caller, timeout): (AccountId, Option<std::time::Duration>),
@@ -92,15 +92,15 @@ async fn whole(
         tally.reported.look_at(&body);
     } else if answer.spent.is_none() {
         let looked_at = body.clone();
-        // It counts when it is done, also if the client does not wait for that.
+        // The usage is counted even if the client disconnects.
         let looking = tokio::task::spawn_blocking(move || tally.reported.look_at(&looked_at));
-        // What it found is counted already.
+        // The tally counts the result itself.
         let _ = looking.await;
     }
     Ok(answered(answer.status, answer.content_type, body))
 }
 
-/// What a body asks for.
+/// Parses a body into a request for a service.
 async fn read(
     gateway: &Gateway,
     caller: AccountId,
@@ -111,7 +111,7 @@ async fn read(
     let fields = Fields::read(&body)?;
     let model = fields.model()?;
     let (id, service) = service(gateway, caller, &model)?;
-    // It is set once for a request.
+    // It is set once per request.
     let _ = known.asked.set((Arc::clone(&service), Operation::Predict));
     let model = id.model.as_deref();
     let (data, config, streams) = match call.mode {
@@ -122,7 +122,7 @@ async fn read(
             let split = fields.split(call.method, model, default)?;
             (split.data, Some(split.config), streams)
         }
-        // Whatever else stands there is the service's matter.
+        // All other fields are up to the service.
         AdapterMode::Direct => {
             let streams = matches!(fields.stream(), Ok(true));
             (fields.with_model(model), None, streams)
@@ -142,23 +142,20 @@ async fn read(
     })
 }
 
-/// The service that a model's id names, if the caller may use it and a request is worth an attempt.
+/// Returns the service of a model's id, if the caller may use it and an engine may answer.
 pub(super) fn service(
     gateway: &Gateway,
     caller: AccountId,
     model: &str,
 ) -> Result<(ModelId, Arc<Service>), Error> {
     let id = ModelId::read(model).ok_or_else(|| {
-        let expected = "an id is author/service, or author/service/model";
-        no_model(&format!(
-            "there is no model {}; {expected}",
-            json::shown(model)
-        ))
+        let expected = "expected author/service, or author/service/model";
+        no_model(&format!("unknown model {}: {expected}", json::shown(model)))
     })?;
     let found = gateway.service_for(caller, &id.author, &id.service);
     let found = found.map_err(|error| {
         if error.status == StatusCode::BAD_REQUEST {
-            return no_model(&format!("there is no model {}", json::shown(model)));
+            return no_model(&format!("unknown model {}", json::shown(model)));
         }
         error.with("place", "$.model")
     })?;
@@ -167,7 +164,7 @@ pub(super) fn service(
         let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
         let model = json::shown(model);
         return Err(no_model(&format!(
-            "nothing here runs the model {model}{reason}"
+            "no engine can run the model {model}{reason}"
         )));
     }
     Ok((id, found))

@@ -1,32 +1,32 @@
-//! Server-sent events as they pass: where one ends, and what is in their data.
+//! Splits a stream of server-sent events into whole events, and reads their data.
 //!
-//! Invariant: bytes leave in their order and unchanged, as soon as their event is whole; only an event that
-//! is too long to be held leaves in pieces.
+//! Invariant: bytes leave unchanged and in order, as soon as their event is complete. Only an event
+//! that exceeds the buffer leaves in pieces.
 
 use bytes::{Bytes, BytesMut};
 
-/// Most bytes of an event that are held until it is whole.
+/// Maximum number of bytes that are buffered until an event is complete.
 const MOST_HELD: usize = 1 << 20;
 
 /// The last event of a stream.
 pub(super) const DONE: &str = "data: [DONE]\n\n";
 
-/// What keeps a connection alive while nothing comes.
+/// A comment that keeps an idle connection alive.
 pub(super) const COMMENT: &str = ": keep-alive\n\n";
 
-/// Tells whole events from what is still to come of one.
+/// Buffers incomplete events.
 #[derive(Debug, Default)]
 pub(super) struct Framer {
     held: BytesMut,
-    /// What left last was no whole event.
+    /// The last output ended within an event.
     is_amid: bool,
 }
 
 impl Framer {
-    /// More bytes; what of all of them leaves now.
+    /// Adds bytes, and returns those that can leave now.
     pub(super) fn push(&mut self, mut chunk: Bytes) -> Option<Bytes> {
         if self.held.is_empty() {
-            // Nearly always a chunk is one event, or several: nothing is copied.
+            // Usually a chunk is one or more whole events, and nothing is copied.
             let end = end_of_last(&chunk, 0).unwrap_or(0);
             self.held.extend_from_slice(&chunk[end..]);
             chunk.truncate(end);
@@ -49,21 +49,23 @@ impl Framer {
         Some(self.held.split().freeze())
     }
 
-    /// What is left at the end of a stream.
+    /// Returns the remaining bytes at the end of a stream.
     pub(super) fn finish(&mut self) -> Bytes {
         self.is_amid |= !self.held.is_empty();
         self.held.split().freeze()
     }
 
-    /// Whether what left so far ends within an event: then nothing else may be said.
+    /// Returns `true` if the output so far ends within an event. Then only the rest of that event
+    /// may follow.
     pub(super) fn is_amid(&self) -> bool {
         self.is_amid
     }
 }
 
-/// Where the last whole event ends: after the last empty line. Of the bytes, so many were looked at before.
+/// Returns the end of the last whole event, after its empty line. The first `looked_at` bytes were
+/// searched before.
 fn end_of_last(bytes: &[u8], looked_at: usize) -> Option<usize> {
-    // An empty line may have begun in what was looked at.
+    // An empty line may have begun in the bytes that were searched before.
     let from = looked_at.saturating_sub(3);
     let tail = &bytes[from..];
     let ends: [&[u8]; 3] = [b"\n\n", b"\n\r\n", b"\r\r"];
@@ -74,7 +76,7 @@ fn end_of_last(bytes: &[u8], looked_at: usize) -> Option<usize> {
     found.max()
 }
 
-/// The data lines of events, in their order.
+/// Returns the data lines of events, in order.
 pub(super) fn data(events: &[u8]) -> impl Iterator<Item = &[u8]> {
     let lines = events.split(|byte| matches!(byte, b'\n' | b'\r'));
     lines.filter_map(|line| {
@@ -87,7 +89,7 @@ pub(super) fn data(events: &[u8]) -> impl Iterator<Item = &[u8]> {
 mod tests {
     use super::*;
 
-    /// What leaves of a text that comes in pieces of so many bytes.
+    /// Returns the output for a text that arrives in pieces of `size` bytes.
     fn passed(text: &str, size: usize) -> (Vec<String>, String) {
         let mut framer = Framer::default();
         let pieces = text.as_bytes().chunks(size);

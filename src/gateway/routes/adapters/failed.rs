@@ -1,19 +1,19 @@
-//! What adapters say otherwise than the gateway does elsewhere.
+//! Errors of the chat adapters that differ from those of the other routes.
 //!
-//! Invariant: a model that is not there, or that nothing here runs, is not found.
+//! Invariant: an unknown model and a model without an engine are both "not found".
 
 use axum::http::StatusCode;
 
 use super::super::super::error::Error;
 use crate::service::CallError;
 
-/// There is no such model.
+/// Returns the error of an unknown model.
 pub(super) fn no_model(message: &str) -> Error {
-    let message = format!("{message}; GET models lists those that there are");
+    let message = format!("{message}; GET models lists the available models");
     Error::new(StatusCode::NOT_FOUND, "SERVICE_NOT_FOUND", message).with("place", "$.model")
 }
 
-/// What a failed call is to an adapter's client: as everywhere, but that what is inactive is not found.
+/// Converts the error of a call. An inactive model is "not found"; other errors are the usual ones.
 pub(super) fn failed(error: CallError) -> Error {
     let is_inactive = matches!(error, CallError::NoInstances(_));
     let mut error = Error::from(error);

@@ -1,7 +1,10 @@
-//! Chat adapters: services as clients of the common chat-completion interface know them.
+//! Chat adapters: serve services through the common chat-completion interface.
 //!
-//! Invariant: an adapter knows nothing of models. It turns a body into a predict request, and gives back
-//! what the service answers; whose key it is and how often it may ask is known before the body is read.
+//! In standard mode a body is split into data and config; in direct mode it is passed on in the
+//! service's own format.
+//!
+//! Invariant: an adapter knows nothing of models. It turns a body into a predict request and
+//! returns the service's answer. The key and its rate are checked before the body is read.
 
 mod call;
 mod events;
@@ -28,7 +31,7 @@ use super::super::error::{Error, ErrorBody};
 use super::path::{Routes, only, taking};
 use crate::service::{AdapterCall, AdapterMethod, AdapterMode};
 
-/// Spellings of the prefix in standard mode; the first is in the document.
+/// Spellings of the prefix in standard mode; the first is in the OpenAPI document.
 pub(super) const STANDARD: [&str; 4] = [
     "/api/adapters/compat",
     "/api/adapters/compat/v1",
@@ -36,7 +39,7 @@ pub(super) const STANDARD: [&str; 4] = [
     "/api/adapters/openai/v1",
 ];
 
-/// The same in direct mode.
+/// Spellings of the prefix in direct mode; the first is in the OpenAPI document.
 pub(super) const DIRECT: [&str; 4] = [
     "/api/adapters/compat-direct",
     "/api/adapters/compat-direct/v1",
@@ -44,7 +47,7 @@ pub(super) const DIRECT: [&str; 4] = [
     "/api/adapters/openai-direct/v1",
 ];
 
-/// The routes in standard mode.
+/// Returns the routes of standard mode.
 pub(super) fn standard() -> Routes {
     Routes::new()
         .routes(only(routes!(chat)))
@@ -55,7 +58,7 @@ pub(super) fn standard() -> Routes {
         .merge(models::routes())
 }
 
-/// The routes in direct mode.
+/// Returns the routes of direct mode.
 pub(super) fn direct() -> Routes {
     Routes::new()
         .routes(only(routes!(direct_chat)))
@@ -70,7 +73,7 @@ pub(super) fn direct() -> Routes {
 #[derive(Debug, Deserialize, ToSchema)]
 #[expect(
     dead_code,
-    reason = "it is only described: bodies are not built into a tree"
+    reason = "it only describes the document: bodies are not parsed into a tree"
 )]
 struct ChatRequest {
     /// `author/service`, or `author/service/model`.
@@ -78,22 +81,22 @@ struct ChatRequest {
     /// The conversation so far.
     #[schema(value_type = Vec<Object>)]
     messages: Vec<Map<String, Value>>,
-    /// Whether the answer comes as events.
+    /// Stream the answer as events.
     stream: Option<bool>,
 }
 
-/// A request to go on with a text. All other fields are the service's config.
+/// A request to complete a text. All other fields are the service's config.
 #[derive(Debug, Deserialize, ToSchema)]
 #[expect(
     dead_code,
-    reason = "it is only described: bodies are not built into a tree"
+    reason = "it only describes the document: bodies are not parsed into a tree"
 )]
 struct CompletionRequest {
     /// `author/service`, or `author/service/model`.
     model: String,
-    /// The text, or several; or tokens.
+    /// A text, a list of texts, or a list of tokens.
     prompt: Texts,
-    /// Whether the answer comes as events.
+    /// Stream the answer as events.
     stream: Option<bool>,
 }
 
@@ -101,26 +104,26 @@ struct CompletionRequest {
 #[derive(Debug, Deserialize, ToSchema)]
 #[expect(
     dead_code,
-    reason = "it is only described: bodies are not built into a tree"
+    reason = "it only describes the document: bodies are not parsed into a tree"
 )]
 struct EmbeddingsRequest {
     /// `author/service`, or `author/service/model`.
     model: String,
-    /// The text, or several; or tokens.
+    /// A text, a list of texts, or a list of tokens.
     input: Texts,
 }
 
-/// Texts.
+/// One or more texts.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(untagged)]
 #[expect(
     dead_code,
-    reason = "it is only described: bodies are not built into a tree"
+    reason = "it only describes the document: bodies are not parsed into a tree"
 )]
 enum Texts {
-    /// One.
+    /// One text.
     One(String),
-    /// Several, or tokens.
+    /// A list of texts, or of tokens.
     Several(Vec<Value>),
 }
 
@@ -128,7 +131,7 @@ enum Texts {
 #[derive(Debug, Deserialize, ToSchema)]
 #[expect(
     dead_code,
-    reason = "it is only described: bodies are not built into a tree"
+    reason = "it only describes the document: bodies are not parsed into a tree"
 )]
 struct DirectRequest {
     /// `author/service`, or `author/service/model`.
@@ -147,11 +150,11 @@ const fn asked(method: AdapterMethod, mode: AdapterMode) -> AdapterCall {
     operation_id = "chatCompletion",
     request_body(content = ChatRequest, content_type = "application/json"),
     responses(
-        (status = 200, description = "The service's answer: an object, or events where `stream` is true", content(
+        (status = 200, description = "The service's answer: an object, or events if `stream` is true", content(
             (serde_json::Value = "application/json"),
             (String = "*/*"),
         )),
-        (status = 204, description = "The service answered without a body, as a proxy's upstream may"),
+        (status = 204, description = "The service answered without a body, which a proxy's upstream may do"),
         (status = "2XX", description = "Another success of a proxy's upstream", content(
             (serde_json::Value = "application/json"),
             (String = "*/*"),
@@ -166,7 +169,7 @@ async fn chat(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<R
     call::answer(&gateway, request, asked).await
 }
 
-/// Go on with a text.
+/// Complete a text.
 #[utoipa::path(
     post,
     path = "/completions",
@@ -174,11 +177,11 @@ async fn chat(State(gateway): State<Arc<Gateway>>, request: Request) -> Result<R
     operation_id = "completion",
     request_body(content = CompletionRequest, content_type = "application/json"),
     responses(
-        (status = 200, description = "The service's answer: an object, or events where `stream` is true", content(
+        (status = 200, description = "The service's answer: an object, or events if `stream` is true", content(
             (serde_json::Value = "application/json"),
             (String = "*/*"),
         )),
-        (status = 204, description = "The service answered without a body, as a proxy's upstream may"),
+        (status = 204, description = "The service answered without a body, which a proxy's upstream may do"),
         (status = "2XX", description = "Another success of a proxy's upstream", content(
             (serde_json::Value = "application/json"),
             (String = "*/*"),
@@ -208,7 +211,7 @@ async fn completion(
             (serde_json::Value = "application/json"),
             (String = "*/*"),
         )),
-        (status = 204, description = "The service answered without a body, as a proxy's upstream may"),
+        (status = 204, description = "The service answered without a body, which a proxy's upstream may do"),
         (status = "2XX", description = "Another success of a proxy's upstream", content(
             (serde_json::Value = "application/json"),
             (String = "*/*"),
@@ -238,7 +241,7 @@ async fn embeddings(
             (serde_json::Value = "application/json"),
             (String = "*/*"),
         )),
-        (status = 204, description = "The service answered without a body, as a proxy's upstream may"),
+        (status = 204, description = "The service answered without a body, which a proxy's upstream may do"),
         (status = "2XX", description = "Another success of a proxy's upstream", content(
             (serde_json::Value = "application/json"),
             (String = "*/*"),
@@ -256,7 +259,7 @@ async fn direct_chat(
     call::answer(&gateway, request, asked).await
 }
 
-/// Go on with a text, in the service's own format.
+/// Complete a text, in the service's own format.
 #[utoipa::path(
     post,
     path = "/completions",
@@ -268,7 +271,7 @@ async fn direct_chat(
             (serde_json::Value = "application/json"),
             (String = "*/*"),
         )),
-        (status = 204, description = "The service answered without a body, as a proxy's upstream may"),
+        (status = 204, description = "The service answered without a body, which a proxy's upstream may do"),
         (status = "2XX", description = "Another success of a proxy's upstream", content(
             (serde_json::Value = "application/json"),
             (String = "*/*"),
@@ -298,7 +301,7 @@ async fn direct_completion(
             (serde_json::Value = "application/json"),
             (String = "*/*"),
         )),
-        (status = 204, description = "The service answered without a body, as a proxy's upstream may"),
+        (status = 204, description = "The service answered without a body, which a proxy's upstream may do"),
         (status = "2XX", description = "Another success of a proxy's upstream", content(
             (serde_json::Value = "application/json"),
             (String = "*/*"),

@@ -1,6 +1,7 @@
-//! The services that a key may use, as models of the chat-completion interface.
+//! Routes that list the services a key may use, as models of the chat-completion interface.
 //!
-//! Invariant: what is listed can be asked for by its id, and takes what adapters ask; a key is needed.
+//! Invariant: every listed model can be called by its id and supports at least one adapter method.
+//! A key is required.
 
 use std::sync::Arc;
 
@@ -19,15 +20,15 @@ use super::super::path::{Routes, only};
 use super::call::service;
 use crate::service::{AdapterMethod, Kind, Service};
 
-/// The routes under a prefix.
+/// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
-    // An id has slashes in it, encoded or not; the document knows no such paths.
+    // An id contains slashes, encoded or not. OpenAPI cannot describe such paths.
     Routes::new()
         .routes(only(routes!(list)))
         .routes_at("/models/{*id}", only(routes!(read)))
 }
 
-/// Models.
+/// A list of models.
 #[derive(Debug, Serialize, ToSchema)]
 struct ModelList {
     /// `list`.
@@ -43,7 +44,7 @@ struct Model {
     id: String,
     /// `model`.
     object: &'static str,
-    /// Since when there is the service, in seconds since the epoch.
+    /// Creation time of the service, Unix timestamp in seconds.
     created: i64,
     /// The account that owns the service.
     owned_by: String,
@@ -65,14 +66,14 @@ impl Model {
     }
 }
 
-/// Models that the key may use.
+/// List the models that the key may use.
 #[utoipa::path(
     get,
     path = "/models",
     tag = "adapters",
     operation_id = "listModels",
     responses(
-        (status = 200, description = "Services that take what adapters ask", body = ModelList),
+        (status = 200, description = "Services that support a method of the adapters", body = ModelList),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
     ),
     security(("bearer" = []), ("key" = [])),
@@ -90,7 +91,7 @@ async fn list(
     })
 }
 
-/// A model by its id, as it is or percent-encoded.
+/// Read a model by its id, plain or percent-encoded.
 #[utoipa::path(
     get,
     path = "/models/{id}",
@@ -112,7 +113,7 @@ async fn read(
     Ok(Json(Model::of(&service, id)))
 }
 
-/// Whether a service takes anything that adapters ask.
+/// Returns `true` if a service supports at least one method of the adapters.
 fn is_model(service: &Service) -> bool {
     let mut methods = AdapterMethod::ALL.into_iter();
     service.is_active() && methods.any(|method| service.adapts(method).is_ok())

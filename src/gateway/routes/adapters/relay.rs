@@ -1,8 +1,9 @@
-//! An answer in pieces on its way to a client.
+//! Relays a streamed answer to a client.
 //!
-//! Invariant: each event leaves as soon as it is whole, and nothing is held beside; the status is told with
-//! the first event, or after fifteen seconds of silence; from then on an error is an event. Dropping it ends
-//! the call.
+//! The HTTP status is sent with the first event, or after fifteen seconds of silence with a
+//! comment. Later errors are sent as events. Dropping the relay ends the call.
+//!
+//! Invariant: each event leaves as soon as it is complete, and only incomplete events are buffered.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -21,28 +22,28 @@ use super::tally::Tally;
 use super::unstreamed;
 use crate::service::{self, Answer, CallError, Chunks};
 
-/// How long nothing may come before a comment leaves.
+/// Idle time after which a comment is sent.
 const SILENCE: Duration = Duration::from_secs(15);
 
 /// Media type of events.
 const EVENTS: &str = "text/event-stream; charset=utf-8";
 
-/// Tells proxies on the way not to collect what passes.
+/// The header that disables buffering in proxies on the way.
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// A call that is not answered yet.
+/// A call in progress.
 pub(super) type Call = Pin<Box<dyn Future<Output = Result<Answer, CallError>> + Send>>;
 
-/// An answer in pieces.
+/// A streamed answer on its way to a client.
 pub(super) struct Relay {
     source: Source,
     framer: Framer,
     tally: Tally,
     request_id: String,
     media_type: Option<String>,
-    /// The client asked for events: it gets nothing else, and comments meanwhile.
+    /// The client asked for events: it gets only events, and comments while it waits.
     is_asked: bool,
-    /// A last event is added where the service sends none.
+    /// A final event is added if the service sends none.
     ends: bool,
     is_done: bool,
 }
@@ -54,7 +55,7 @@ enum Source {
 }
 
 impl Relay {
-    /// The answer of a call whose client asked for events. `ends`: the last one is `[DONE]` in any case.
+    /// Relays a call whose client asked for events. With `ends`, the last event is always `[DONE]`.
     pub(super) fn asked(call: Call, tally: Tally, request_id: &str, ends: bool) -> Self {
         Self {
             source: Source::Call(call),
@@ -68,7 +69,7 @@ impl Relay {
         }
     }
 
-    /// Pieces that a client did not ask for: they pass as they are.
+    /// Relays chunks that the client did not ask for, unchanged.
     pub(super) fn unasked(
         chunks: Chunks,
         media_type: String,
@@ -87,7 +88,7 @@ impl Relay {
         }
     }
 
-    /// The response, as soon as it is clear that it is no error.
+    /// Returns the response once the first event has arrived, or an error.
     pub(super) async fn respond(mut self) -> Result<Response, Error> {
         let first = match self.next_in_time().await {
             Some(next) => next.transpose()?,
@@ -112,7 +113,7 @@ impl Relay {
         Ok((head, Body::from_stream(pieces)).into_response())
     }
 
-    /// What leaves next, once the status is told.
+    /// Returns the next bytes to send after the status was sent.
     async fn piece(&mut self) -> Option<Bytes> {
         loop {
             match self.next_in_time().await {
@@ -125,7 +126,8 @@ impl Relay {
         }
     }
 
-    /// What comes next; `None` if nothing does for a while, though the client asked for events.
+    /// Returns the next event; `None` if a client that asked for events should get a comment
+    /// meanwhile.
     async fn next_in_time(&mut self) -> Option<Option<Result<Bytes, Error>>> {
         if !self.is_asked {
             return Some(self.next().await);
@@ -133,7 +135,7 @@ impl Relay {
         tokio::time::timeout(SILENCE, self.next()).await.ok()
     }
 
-    /// What comes next. Nothing is lost if it is not waited for.
+    /// Returns the next event. Cancel-safe: dropping the future loses no data.
     async fn next(&mut self) -> Option<Result<Bytes, Error>> {
         loop {
             match &mut self.source {
@@ -170,7 +172,7 @@ impl Relay {
         }
     }
 
-    /// Begins with an answer; one that is whole is all there is.
+    /// Starts to relay an answer. An unstreamed answer is converted and returned completely.
     fn take(&mut self, answer: Answer) -> Option<Result<Bytes, Error>> {
         self.tally.answered(&answer);
         let body = match answer.body {
@@ -184,8 +186,8 @@ impl Relay {
         let Some(events) = unstreamed::events(&body) else {
             let media = answer.content_type;
             let message = format!(
-                "events were asked for, and the service answered with `{media}` that is no \
-                 completion; ask again without `stream`"
+                "the service does not stream: expected events or a completion, got `{media}`; \
+                 retry without `stream`"
             );
             let status = StatusCode::BAD_GATEWAY;
             return Some(Err(Error::new(status, "SERVICE_DOES_NOT_STREAM", message)));
@@ -200,7 +202,7 @@ impl Relay {
         events
     }
 
-    /// The end of a stream, with what its last event lacks.
+    /// Returns the end of a stream, completed with a final event if it lacks one.
     fn end(&mut self, rest: Bytes) -> Option<Bytes> {
         let rest = self.seen(rest);
         if !self.ends || self.is_done {
@@ -210,18 +212,18 @@ impl Relay {
         Some([&rest[..], between, DONE.as_bytes()].concat().into())
     }
 
-    /// An error as the last event.
+    /// Returns an error as the last event.
     fn broken(&mut self, mut error: Error) -> Bytes {
         let (request, code) = (&self.request_id, &error.code);
         tracing::warn!(
             request,
             code,
             detail = error.detail(),
-            "an answer broke off"
+            "the answer was interrupted"
         );
         error.take_detail();
         let data = error.event_data(&self.request_id);
-        // The rest of an event that is half told is lost: an empty line ends it.
+        // An empty line ends an event that was sent only in part.
         let before = if self.framer.is_amid() { "\n\n" } else { "" };
         let done = if self.ends { DONE } else { "" };
         format!("{before}data: {data}\n\n{done}").into()

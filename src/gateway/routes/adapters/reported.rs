@@ -1,6 +1,6 @@
-//! The tokens that answers say they took: their `usage`, found without building anything of the rest.
+//! Reads the token counts that answers report in `usage`, without parsing the rest.
 //!
-//! Invariant: what is no usage counts nothing, and no number is believed that no answer can have.
+//! Invariant: an invalid `usage` counts as zero, and implausible numbers are ignored.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -8,16 +8,16 @@ use serde_json::value::RawValue;
 use super::events;
 use crate::service::Tokens;
 
-/// Longest usage that is read, in bytes.
+/// Maximum size of a `usage` that is read, in bytes.
 const LONGEST: usize = 16 << 10;
 
-/// Most tokens that an answer may say it took.
+/// Maximum plausible number of tokens.
 const MOST: u64 = 1 << 40;
 
-/// What an event has in it that has usage.
+/// Text that every event with usage contains.
 const NAME: &[u8] = b"\"usage\"";
 
-/// What answers say, so far. Later ones go over earlier ones, number by number.
+/// Token counts reported so far. Later numbers override earlier ones, one by one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Reported {
     prompt: Option<u64>,
@@ -25,17 +25,17 @@ pub(super) struct Reported {
     cached: Option<u64>,
 }
 
-/// What of an answer is looked at.
+/// The parts of an answer that are read.
 #[derive(Deserialize)]
 struct Answer<'a> {
     #[serde(borrow, default)]
     usage: Option<&'a RawValue>,
-    /// Some services tell the prompt's in the first event, within this.
+    /// Some services report the prompt's tokens in the first event, within this field.
     #[serde(borrow, default)]
     message: Option<&'a RawValue>,
 }
 
-/// Usage, by the names that services have for it.
+/// Usage, under the names that services use for it.
 #[derive(Deserialize)]
 struct Usage {
     prompt_tokens: Option<u64>,
@@ -53,7 +53,7 @@ struct Details {
 }
 
 impl Reported {
-    /// Looks at a whole answer.
+    /// Reads a whole answer.
     pub(super) fn look_at(&mut self, answer: &[u8]) {
         let Ok(answer) = serde_json::from_slice::<Answer<'_>>(answer) else {
             return;
@@ -67,7 +67,7 @@ impl Reported {
         }
     }
 
-    /// Looks at whole events; gives whether the stream's last one is among them.
+    /// Reads whole events; returns `true` if the last event of the stream is among them.
     pub(super) fn look_at_events(&mut self, events: &[u8]) -> bool {
         let mut is_done = false;
         for data in events::data(events) {
@@ -79,7 +79,7 @@ impl Reported {
         is_done
     }
 
-    /// The tokens, as far as they were said.
+    /// Returns the token counts; missing ones are zero.
     pub(super) fn tokens(self) -> Tokens {
         Tokens {
             prompt: self.prompt.unwrap_or(0),

@@ -1,7 +1,8 @@
-//! A client's body, taken apart into what a service gets: data and config, or the body but for its model.
+//! Splits a client's body into what a service gets: data and config, or the body with its model
+//! replaced.
 //!
-//! Invariant: what is passed on has the bytes that the client sent, keys, numbers and escapes alike; only
-//! the value of `model` is another one, or its member is left out. Nothing is built into a tree.
+//! Invariant: keys, numbers and escapes are passed on byte for byte. Only the value of `model` is
+//! replaced, or the member is removed. Bodies are never parsed into a tree.
 
 use std::ops::Range;
 
@@ -10,18 +11,18 @@ use serde_json::value::RawValue;
 use crate::service::json::{self, Object};
 use crate::service::{AdapterMethod, Refusal};
 
-/// The service and the model that a body names: `author/service[/model]`.
+/// The service and model that a body names: `author/service[/model]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ModelId {
     /// The account that owns the service.
     pub(super) author: String,
     /// The service.
     pub(super) service: String,
-    /// What the service is told as its model.
+    /// The value of `model` that is passed on to the service.
     pub(super) model: Option<String>,
 }
 
-/// A body's members, and where each of them stands in it.
+/// The members of a body, with their positions.
 pub(super) struct Fields<'a> {
     text: &'a str,
     members: Vec<Member<'a>>,
@@ -34,17 +35,17 @@ struct Member<'a> {
     whole: Range<usize>,
 }
 
-/// What a service gets of a body in standard mode.
+/// The parts of a body for a service, in standard mode.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Split {
     /// `model`, `stream` and the method's own field.
     pub(super) data: String,
-    /// Everything else, over the service's default config.
+    /// All other fields, which override the service's default config.
     pub(super) config: String,
 }
 
 impl ModelId {
-    /// The parts of an id; `None` if it names no service. The model may have slashes in it.
+    /// Parses an id; returns `None` if it names no service. The model may contain slashes.
     pub(super) fn read(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, '/');
         let (author, service) = (parts.next()?, parts.next()?);
@@ -58,42 +59,42 @@ impl ModelId {
 }
 
 impl<'a> Fields<'a> {
-    /// The members of a body, each key once.
+    /// Parses the members of a body. Duplicate keys are an error.
     pub(super) fn read(body: &'a [u8]) -> Result<Self, Refusal> {
         let text = json::text(body)?;
         let members = located(text, json::members(text, "$")?);
         Ok(Self { text, members })
     }
 
-    /// What the body has as `model`.
+    /// Returns the field `model`.
     pub(super) fn model(&self) -> Result<String, Refusal> {
         const PLACE: &str = "$.model";
-        let expected = "the id of a model belongs here: author/service, or author/service/model";
+        let expected = "expected the id of a model (author/service or author/service/model)";
         let Some(member) = self.member("model") else {
-            return Err(Refusal::at(PLACE, format!("{expected}; nothing is there")));
+            return Err(Refusal::at(PLACE, format!("{expected}, got nothing")));
         };
         json::string(member.value, PLACE)
             .map(std::borrow::Cow::into_owned)
             .map_err(|_| {
                 let found = json::kind(member.value.get());
-                Refusal::at(PLACE, format!("{expected}; {found} is there"))
+                Refusal::at(PLACE, format!("{expected}, got {found}"))
             })
     }
 
-    /// Whether the client wants its answer in pieces.
+    /// Returns `true` if the client asked for a streamed answer.
     pub(super) fn stream(&self) -> Result<bool, Refusal> {
         match self.member("stream").map(|member| member.value.get()) {
             Some("true") => Ok(true),
             None | Some("false" | "null") => Ok(false),
             Some(other) => {
                 let found = json::kind(other);
-                let message = format!("true or false belongs here, not {found}");
+                let message = format!("expected true or false, got {found}");
                 Err(Refusal::at("$.stream", message))
             }
         }
     }
 
-    /// Data and config. What the body has of the config goes over the service's default.
+    /// Returns data and config. The config in the body overrides the service's default.
     pub(super) fn split(
         &self,
         method: AdapterMethod,
@@ -128,7 +129,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// The body with another model, or without one.
+    /// Returns the body with its model replaced or removed.
     pub(super) fn with_model(&self, model: Option<&str>) -> String {
         let Some(at) = self.members.iter().position(|it| it.key == "model") else {
             return self.text.to_owned();
@@ -145,7 +146,7 @@ impl<'a> Fields<'a> {
         [before, &instead, after].concat()
     }
 
-    /// A member with the comma that goes with it.
+    /// Returns the range of a member including its comma.
     fn without(&self, at: usize) -> Range<usize> {
         let whole = &self.members[at].whole;
         match (self.members.get(at + 1), at.checked_sub(1)) {
@@ -164,13 +165,13 @@ impl<'a> Fields<'a> {
             AdapterMethod::Chat => (found == "an array", "an array of messages"),
             AdapterMethod::Completion | AdapterMethod::Embeddings => (
                 ["a string", "an array"].contains(&found),
-                "a text, or an array of texts or of tokens,",
+                "a text, or an array of texts or of tokens",
             ),
         };
         if fits {
             return Ok(());
         }
-        let message = format!("{expected} belongs here, not {found}");
+        let message = format!("expected {expected}, got {found}");
         Err(Refusal::at(place, message))
     }
 
@@ -179,11 +180,11 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Where the members of a text stand in it.
+/// Locates the members of an object in its text.
 fn located<'a>(text: &'a str, members: Object<'a>) -> Vec<Member<'a>> {
     let mut from = 0;
     let members = members.into_iter().map(|(key, value)| {
-        // Between two members there is but space and a comma: the next quote begins a key.
+        // Only space and a comma separate two members, so the next quote begins a key.
         let key_at = text[from..].find('"').map_or(from, |at| from + at);
         let end = start(text, value) + value.get().len();
         from = end;
@@ -196,13 +197,13 @@ fn located<'a>(text: &'a str, members: Object<'a>) -> Vec<Member<'a>> {
     members.collect()
 }
 
-/// Where a value stands in the text that it was read from.
+/// Returns the offset of a value in the text from which it was parsed.
 fn start(text: &str, value: &RawValue) -> usize {
     value.get().as_ptr().addr() - text.as_ptr().addr()
 }
 
 fn quoted(text: &str) -> String {
-    // A string is always JSON.
+    // Serializing a string does not fail.
     serde_json::to_string(text).unwrap_or_default()
 }
 

@@ -1,7 +1,8 @@
-//! What an answer took, counted for its caller when it is over, however it ends.
+//! Counts the usage of an adapter's answer: one request and its tokens, when the answer ends in any
+//! way.
 //!
-//! Invariant: an answer that began to leave is one request, and no other is; its tokens are those that the
-//! service counted, else those that it said in the answer, as far as it was read.
+//! Invariant: an answer counts as a request once it begins to be sent. Its tokens are those that
+//! the service counted, else those that the answer reports, as far as it was read.
 
 use std::sync::Arc;
 
@@ -11,20 +12,20 @@ use crate::service::{Answer, Spent, Tokens};
 
 use super::reported::Reported;
 
-/// Counts one answer, when it is dropped.
+/// Counts one answer when it is dropped.
 #[derive(Debug)]
 pub(super) struct Tally {
     usage: Arc<UsageCounts>,
     account: AccountId,
     service: i64,
-    /// What the answer says.
+    /// Token counts that the answer reports.
     pub(super) reported: Reported,
     spent: Option<Arc<Spent>>,
     has_begun: bool,
 }
 
 impl Tally {
-    /// For an account that asks a service.
+    /// Creates the tally of an account's request to a service.
     pub(super) fn new(usage: &Arc<UsageCounts>, account: AccountId, service: i64) -> Self {
         Self {
             usage: Arc::clone(usage),
@@ -36,12 +37,12 @@ impl Tally {
         }
     }
 
-    /// There is an answer.
+    /// Records that the service answered.
     pub(super) fn answered(&mut self, answer: &Answer) {
         self.spent.clone_from(&answer.spent);
     }
 
-    /// The answer begins to leave.
+    /// Records that the answer begins to be sent.
     pub(super) fn begins(&mut self) {
         self.has_begun = true;
     }

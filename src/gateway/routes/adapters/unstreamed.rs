@@ -1,7 +1,7 @@
-//! The whole answer of a service that does not stream, as the events of one that does.
+//! Converts the whole answer of a service that does not stream into server-sent events.
 //!
-//! Invariant: a client that asked for events gets events or an error, never a whole answer. What stands in
-//! the answer is not changed but for the names that events have.
+//! Invariant: a client that asked for events gets events or an error. The answer's content is
+//! unchanged except for names that differ in events.
 
 use std::fmt::Write as _;
 
@@ -10,10 +10,10 @@ use serde_json::value::RawValue;
 use super::events::DONE;
 use crate::service::json;
 
-/// Most choices of an answer, and most tool calls of one.
+/// Maximum number of choices of an answer, and of tool calls of a choice.
 const MOST: usize = 1024;
 
-/// The events of a whole answer; `None` if it is no completion.
+/// Converts a whole answer to events; returns `None` if it is not a completion.
 pub(super) fn events(answer: &[u8]) -> Option<String> {
     let text = json::text(answer).ok()?;
     let members = json::members(text, "$").ok()?;
@@ -34,12 +34,12 @@ pub(super) fn events(answer: &[u8]) -> Option<String> {
     } else {
         return None;
     };
-    // Line breaks of a JSON text are between its parts, and an event's data has none.
+    // JSON strings contain no line breaks, and an event's data must not contain any.
     let data = data.replace(['\n', '\r'], " ");
     Some(format!("data: {data}\n\n{DONE}"))
 }
 
-/// A choice, whose message is all of what it adds.
+/// Converts a choice: its `message` becomes the `delta`.
 fn choice(_: usize, choice: &RawValue) -> Option<String> {
     let members = json::members(choice.get(), "$").ok()?;
     object(members.into_iter().map(|(key, value)| {
@@ -50,7 +50,7 @@ fn choice(_: usize, choice: &RawValue) -> Option<String> {
     }))
 }
 
-/// A message; its tool calls are numbered in events.
+/// Converts a message: tool calls get an index.
 fn delta(message: &RawValue) -> Option<String> {
     let members = json::members(message.get(), "$").ok()?;
     object(members.into_iter().map(|(key, value)| {

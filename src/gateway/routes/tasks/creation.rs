@@ -1,6 +1,8 @@
-//! A request becomes a task: what is wrong with it is told now, and what is accepted is stored.
+//! Creates tasks: checks the request with the service, then stores it.
 //!
-//! Invariant: a body in the blob store has a task, or goes again with the refusal.
+//! Errors of the request are reported now, not when the task runs.
+//!
+//! Invariant: a body in the blob store belongs to a task. It is deleted if the request is rejected.
 
 use axum::Extension;
 use axum::http::header;
@@ -17,7 +19,7 @@ use crate::gateway::observe::Made;
 use crate::service::{Kind, NoRoom, Request, Service};
 use crate::task::{Content, EnqueueError, Idempotency, NewTask, OnCrash, TaskId};
 
-/// Stores a task whose request is checked first: what is wrong with it is told now, not later.
+/// Checks a request and stores it as a task.
 pub(super) async fn enqueue(
     gateway: &Gateway,
     mut call: Call,
@@ -51,7 +53,7 @@ pub(super) async fn enqueue(
     Ok((Extension(Made(accepted)), answer).into_response())
 }
 
-/// A task to be stored, and whether its request was counted.
+/// A task to store, and whether its request already counted toward the rate limit.
 struct New {
     task: NewTask,
     is_counted: bool,
@@ -81,8 +83,8 @@ async fn accept(gateway: &Gateway, caller: AccountId, new: New) -> Result<TaskId
     accepted.await.map_err(refusal)
 }
 
-/// Whether the service takes the request. A body that was stored is read for it, where it is looked into
-/// at all, and goes again at once.
+/// Checks that the service accepts the request. A body in the blob store is loaded for the check
+/// only, and only if the service parses it.
 async fn check(
     gateway: &Gateway,
     call: &mut Call,
@@ -150,8 +152,8 @@ async fn new_task(gateway: &Gateway, call: Call, coming: Coming) -> Result<New, 
     })
 }
 
-/// Everything that makes a request the same as another. A large body counts by its own hash: it may be
-/// in the blob store already.
+/// Returns the fingerprint that two requests share if they are equal. A large body counts by its
+/// own hash, since it may be in the blob store already.
 fn fingerprint(service: &Service, request: &Request, stored: Option<&Content>) -> [u8; 32] {
     let mut hash = Sha256::new();
     let config = request.config.as_deref().map(str::as_bytes);
@@ -169,7 +171,7 @@ fn fingerprint(service: &Service, request: &Request, stored: Option<&Content>) -
     let parts = [Some(service.name.as_bytes()), Some(body), config, data_type];
     hash.update(service.owner.0.to_be_bytes());
     for part in parts {
-        // Lengths keep the parts apart.
+        // Lengths separate the parts unambiguously.
         let length = part.map_or(u64::MAX, |part| part.len() as u64);
         hash.update(length.to_be_bytes());
         hash.update(part.unwrap_or_default());

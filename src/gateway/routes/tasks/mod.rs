@@ -1,4 +1,4 @@
-//! Asynchronous tasks: create, status, result, cancel, list, delete.
+//! Routes for asynchronous tasks: create, status, result, cancel, list, delete.
 
 mod creation;
 
@@ -28,17 +28,17 @@ use crate::account::{AccountId, Permission};
 use crate::database::Timestamp;
 use crate::task::{BlobError, Deletion, Outcome, Status, Task, TaskId};
 
-/// Where a waiting task stands in its account's queue, from 1.
+/// Header with the position of a waiting task in its account's queue, from 1.
 const QUEUE_POSITION: HeaderName = HeaderName::from_static("x-queue-position");
 
-/// Longest time a status or result is waited for, in seconds.
+/// Maximum time of a long poll for a status or result, in seconds.
 const LONGEST_WAIT: u64 = 60;
 
-/// Tasks in a list, unless asked otherwise, and at most.
+/// Default and maximum number of listed tasks.
 const LISTED: usize = 100;
 const MOST_LISTED: usize = 1000;
 
-/// The routes under a prefix.
+/// Returns the routes, without a prefix.
 pub(super) fn routes() -> Routes {
     Routes::new()
         .routes(only(routes!(create)))
@@ -58,7 +58,7 @@ struct AsyncTaskData {
     task_id: String,
     /// Number of the account on whose behalf the task was created.
     caller_id: i64,
-    /// Where it stands.
+    /// State of the task.
     #[schema(value_type = TaskStatus)]
     status: &'static str,
     /// Creation time, Unix timestamp in milliseconds.
@@ -68,7 +68,7 @@ struct AsyncTaskData {
     completed_at: Option<i64>,
 }
 
-/// Where a task stands.
+/// The state of a task.
 #[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
 enum TaskStatus {
@@ -78,17 +78,17 @@ enum TaskStatus {
     Canceled,
 }
 
-/// The task that a path names.
+/// The task in a path.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 struct TaskPath {
     /// The account on whose behalf the task was created
     account: String,
-    /// The task's id
+    /// Id of the task
     task: String,
 }
 
-/// How long an answer is waited for.
+/// Parameters of a long poll.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct WaitParameters {
@@ -98,7 +98,7 @@ struct WaitParameters {
     wait: Option<u64>,
 }
 
-/// Which tasks are listed.
+/// Filters of a list.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct ListParameters {
@@ -111,7 +111,7 @@ struct ListParameters {
         pattern = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
     )]
     before: Option<String>,
-    /// How many, at most 1000.
+    /// Maximum number of tasks, at most 1000.
     #[param(minimum = 1, maximum = 1000, nullable = false)]
     #[serde(default, deserialize_with = "digits")]
     limit: Option<usize>,
@@ -173,7 +173,7 @@ async fn create_with_config(
     creation::enqueue(&gateway, call, coming).await
 }
 
-/// Create a task with data and config as texts.
+/// Create a task with data and config as strings.
 #[utoipa::path(
     post,
     path = "/account/{account}/model/{model}/async/predict-with-config-v2",
@@ -195,7 +195,7 @@ async fn create_with_config_v2(
     creation::enqueue(&gateway, call, coming).await
 }
 
-/// Status of a task.
+/// Read the status of a task.
 #[utoipa::path(
     get,
     path = "/account/{account}/async/task/{task}",
@@ -203,7 +203,7 @@ async fn create_with_config_v2(
     operation_id = "taskStatus",
     params(TaskPath, WaitParameters),
     responses(
-        (status = 200, description = "Where the task stands; a waiting task's place in its account's queue is in the header X-Queue-Position", body = AsyncTaskData),
+        (status = 200, description = "State of the task; the header X-Queue-Position has a waiting task's position in its account's queue", body = AsyncTaskData),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
         (status = "5XX", description = "The task could not be read", body = ErrorBody),
     ),
@@ -228,7 +228,7 @@ async fn status(
     Ok(response)
 }
 
-/// Result of a task.
+/// Read the result of a task.
 #[utoipa::path(
     get,
     path = "/account/{account}/async/task/{task}/response",
@@ -241,8 +241,8 @@ async fn status(
             (String = "*/*"),
         )),
         (status = 204, description = "The task is not finished yet"),
-        (status = "4XX", description = "The request was refused, or the task failed so", body = ErrorBody),
-        (status = "5XX", description = "The task failed so, or could not be read", body = ErrorBody),
+        (status = "4XX", description = "The request was refused, or the task failed with this status", body = ErrorBody),
+        (status = "5XX", description = "The task failed with this status, or could not be read", body = ErrorBody),
     ),
     security(("key" = [])),
 )]
@@ -290,8 +290,8 @@ async fn result(
     }
 }
 
-/// An answer in JSON. One without a body, as a proxy's upstream may give it, has no media type; its status
-/// is not 204, which says that the task is not finished yet.
+/// Returns a JSON answer. An empty answer, which a proxy's upstream may give, has no media type.
+/// Its status is not 204, which means that the task is not finished yet.
 fn json(answer: Bytes) -> Response {
     if answer.is_empty() {
         return StatusCode::OK.into_response();
@@ -307,7 +307,7 @@ fn json(answer: Bytes) -> Response {
     operation_id = "cancelTask",
     params(TaskPath),
     responses(
-        (status = 200, description = "The request is accepted; the status tells what became of the task"),
+        (status = 200, description = "The request is accepted; read the status to see its effect"),
         (status = "4XX", description = "The request was refused", body = ErrorBody),
         (status = "5XX", description = "The request could not be stored", body = ErrorBody),
     ),
@@ -327,7 +327,7 @@ async fn cancel(
     Ok(StatusCode::OK)
 }
 
-/// Delete a task that has ended, with its result.
+/// Delete a finished task and its result.
 #[utoipa::path(
     delete,
     path = "/account/{account}/async/task/{task}",
@@ -335,7 +335,7 @@ async fn cancel(
     operation_id = "deleteTask",
     params(TaskPath),
     responses(
-        (status = 200, description = "It is deleted"),
+        (status = 200, description = "The task is deleted"),
         (status = "4XX", description = "The request was refused: 409 for a task that waits or runs", body = ErrorBody),
         (status = "5XX", description = "The task could not be deleted", body = ErrorBody),
     ),
@@ -364,7 +364,7 @@ async fn delete(
     }
 }
 
-/// List the account's tasks, the newest first.
+/// List the account's tasks, newest first.
 #[utoipa::path(
     get,
     path = "/account/{account}/async/task",
@@ -392,12 +392,12 @@ async fn list(
     let before = match &parameters.before {
         None => None,
         Some(text) => Some(text.parse().map_err(|_| {
-            Error::bad_request(format!("`{text}` is no task id")).with("place", "before")
+            Error::bad_request(format!("invalid task id `{text}`")).with("place", "before")
         })?),
     };
     let limit = parameters.limit.unwrap_or(LISTED);
     if !(1..=MOST_LISTED).contains(&limit) {
-        let message = format!("`limit` is {limit}; it may be 1 to {MOST_LISTED}");
+        let message = format!("`limit` is {limit}; it must be 1 to {MOST_LISTED}");
         return Err(Error::bad_request(message).with("place", "limit"));
     }
     let status = parameters.status.map(Status::from);
@@ -416,7 +416,7 @@ impl From<TaskStatus> for Status {
     }
 }
 
-/// A task of the account.
+/// Finds a task of the account.
 async fn find(gateway: &Gateway, own: AccountId, id: &str) -> Result<Task, Error> {
     let unknown = || Error::no_entity("task", id);
     let parsed: TaskId = id.parse().map_err(|_| unknown())?;
@@ -428,7 +428,7 @@ async fn find(gateway: &Gateway, own: AccountId, id: &str) -> Result<Task, Error
     }
 }
 
-/// A task of the account, in its final state if it gets there in the time the client waits.
+/// Reads a task of the account. Waits for its final state as long as the client asked.
 async fn read(
     gateway: &Gateway,
     own: AccountId,
@@ -447,7 +447,7 @@ async fn read(
     let deadline = Instant::now() + Duration::from_secs(wait.min(LONGEST_WAIT));
     let task = find(gateway, own, id).await?;
     if wait > LONGEST_WAIT {
-        let message = format!("`wait` is {wait}; it may be 0 to {LONGEST_WAIT} seconds");
+        let message = format!("`wait` is {wait}; it must be 0 to {LONGEST_WAIT} seconds");
         return Err(Error::bad_request(message).with("place", "wait"));
     }
     if task.status.is_final() {
@@ -457,7 +457,7 @@ async fn read(
     let stopping = gateway.stopping.reached(Stage::Draining);
     tokio::pin!(stopping);
     loop {
-        // Before the look: no end falls between the two.
+        // Subscribe before reading, so that no end is missed in between.
         let end = waiter.end();
         let task = find(gateway, own, id).await?;
         if task.status.is_final() {
@@ -466,7 +466,7 @@ async fn read(
         tokio::select! {
             () = end => {}
             () = tokio::time::sleep_until(deadline) => return find(gateway, own, id).await,
-            // Whoever waits learns the state now, while there is somebody to answer.
+            // A stopping server returns the current state while it still can.
             () = &mut stopping => return find(gateway, own, id).await,
         }
     }

@@ -1,4 +1,4 @@
-//! Single bytes and pairs against plain loops.
+//! Elementwise byte arithmetic against plain loops.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use crate::kernels::bytes::elementwise::{FixedSum, Grid, Pair, Range, clamp};
 use crate::kernels::bytes::real::{Operation, extent};
 use crate::kernels::bytes::table::Table;
 
-/// Grids, each with a range of its numbers.
+/// Grids, each with a range of its integers.
 pub(super) fn grids() -> impl Strategy<Value = (Grid, Range)> {
     let grids = signs().prop_flat_map(|sign| {
         let numbers = (numbers(sign), numbers(sign), numbers(sign));
@@ -29,13 +29,13 @@ pub(super) fn grids() -> impl Strategy<Value = (Grid, Range)> {
     })
 }
 
-/// A byte's number, the zero point taken off.
+/// The integer of a byte, minus the zero point.
 #[expect(clippy::cast_possible_truncation, reason = "a number of nine bits")]
 pub(super) fn steps(grid: Grid, byte: u8) -> i32 {
     number(grid.sign, byte) as i32 - grid.zero_point
 }
 
-/// The byte of a number of steps.
+/// The byte for a number of steps.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,

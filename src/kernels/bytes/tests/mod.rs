@@ -1,4 +1,4 @@
-//! Every set of instructions against plain loops.
+//! Every instruction set against plain loops.
 
 mod elementwise;
 mod pool;
@@ -11,7 +11,7 @@ use super::{Requantize, Sign};
 use crate::kernels::window::{Channels, Placed, Window};
 use crate::kernels::{Cpu, Split};
 
-/// Bytes from a seed, the extremes among them often.
+/// Bytes from a seed, with many extreme values.
 pub(super) fn bytes(seed: u64, count: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(2).wrapping_add(1);
     let mut next = || {
@@ -30,7 +30,7 @@ pub(super) fn bytes(seed: u64, count: usize) -> Vec<u8> {
     bytes.collect()
 }
 
-/// What a byte stands for.
+/// The integer that a byte represents.
 pub(super) fn number(sign: Sign, byte: u8) -> i64 {
     match sign {
         Sign::Signed => byte.cast_signed().into(),
@@ -38,7 +38,7 @@ pub(super) fn number(sign: Sign, byte: u8) -> i64 {
     }
 }
 
-/// The byte of a sum.
+/// The byte for a sum.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -57,7 +57,7 @@ fn requantized(requantize: &Requantize, channel: usize, sum: i64) -> u8 {
     (number + zero) as u8
 }
 
-/// One thread, and two.
+/// Runs on one thread, and on two.
 pub(super) fn on_threads(work: impl Fn(Split) + Sync + Send) {
     work(Split::ONE);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build();
@@ -65,13 +65,13 @@ pub(super) fn on_threads(work: impl Fn(Split) + Sync + Send) {
         .install(|| work(Split::current()));
 }
 
-/// Numbers of a kind.
+/// Integers of a sign.
 pub(super) fn numbers(sign: Sign) -> impl Strategy<Value = i32> {
     let (least, most) = sign.range();
     prop_oneof![Just(least), Just(most), Just(0), least..=most]
 }
 
-/// Both kinds.
+/// Both signs.
 pub(super) fn signs() -> impl Strategy<Value = Sign> {
     prop_oneof![Just(Sign::Signed), Just(Sign::Unsigned)]
 }
@@ -113,7 +113,7 @@ fn arithmetic() -> impl Strategy<Value = Arithmetic> {
 }
 
 impl Arithmetic {
-    /// Factors, bias and zero points of the weights for so many channels.
+    /// Factors, biases and zero points of the weights for this number of channels.
     #[expect(clippy::cast_precision_loss, reason = "a few channels")]
     fn of(&self, channels: usize) -> (Requantize, Vec<i32>, Vec<i32>) {
         let mut requantize = self.requantize.clone();

@@ -10,15 +10,15 @@ use crate::kernels::bytes::pool::{self, Counted, Mean, Rounding};
 use crate::kernels::window::{Placed, Window};
 use crate::kernels::{Cpu, Split};
 
-/// What a window at a pixel of the output sees in an image.
+/// The part of an image that the window of an output pixel covers.
 struct View {
-    /// Pixels of the input, by their number.
+    /// Numbers of the covered input pixels.
     pixels: Vec<usize>,
-    /// Taps that lie on the image or its padding.
+    /// Number of taps on the image or its padding.
     padded: usize,
 }
 
-/// By each tap for itself; `after` is padding below and to the right.
+/// Computed tap by tap; `after` is the padding below and on the right.
 fn view((window, placed): (&Window, &Placed), after: [usize; 2], pixel: usize) -> View {
     let [image, row, column] = placed.pixel(pixel);
     let mut view = View {

@@ -1,12 +1,12 @@
-//! A node against the schema of its operator.
+//! Checks a node against the schema of its operator.
 
 use super::infer;
 use super::node::{Attribute, Node, kind_name};
 use super::operators::{Formal, Operators, Presence, Schema, Types};
 use crate::model::onnx::fault::Fault;
 
-/// Checks `node` against `schema`; `inputs` are the types of its inputs, 0 where one is unknown. Returns the types that
-/// the schema's type parameters stand for.
+/// Checks `node` against `schema`. `inputs` are the types of its inputs, 0 for an unknown type.
+/// Returns the types bound to the schema's type parameters.
 pub(super) fn check(node: &Node, schema: &Schema, inputs: &[Types]) -> Result<Vec<Types>, Fault> {
     count(
         node,
@@ -28,7 +28,8 @@ pub(super) fn check(node: &Node, schema: &Schema, inputs: &[Types]) -> Result<Ve
     bind(node, schema, inputs)
 }
 
-/// Checks a constant, which `is_converted` to an initializer if it is in no function.
+/// Checks a constant. `is_converted` is true if ONNX Runtime converts it to an initializer, as it
+/// does outside functions.
 pub(super) fn constant(node: &Node, is_converted: bool) -> Result<(), Fault> {
     if node.outputs.len() != 1 {
         return Err(Fault::Count {
@@ -101,7 +102,7 @@ fn attributes(node: &Node, schema: &Schema) -> Result<(), Fault> {
         }
         let mut known = schema.attributes.iter();
         let Some(known) = known.find(|known| known.name == attribute.name) else {
-            // Names with two underscores are the runtime's own.
+            // Names that begin with two underscores belong to the runtime.
             let takes_any = schema.attributes.iter().any(|known| known.name == "*");
             if takes_any || attribute.name.starts_with("__") {
                 continue;
@@ -131,7 +132,7 @@ fn attributes(node: &Node, schema: &Schema) -> Result<(), Fault> {
     }
 }
 
-/// Checks that an attribute has a name, and the one value that it states.
+/// Checks that an attribute has a name and exactly one value, of the stated type.
 fn value(attribute: &Attribute) -> Result<(), Fault> {
     if attribute.name.is_empty() {
         return Err(Fault::AttributeUnnamed);
@@ -139,7 +140,7 @@ fn value(attribute: &Attribute) -> Result<(), Fault> {
     let Some(stated) = attribute.stated else {
         return Ok(());
     };
-    // Readers of protobuf do not tell a number or text that is the default from one that is missing.
+    // Protobuf readers cannot distinguish a default number or text from a missing one.
     let is_default = attribute.is_empty() && !matches!(stated, 4 | 5);
     let found = match attribute.value() {
         Some(value) if i64::from(value) == stated => return Ok(()),

@@ -1,4 +1,5 @@
-//! What a graph or function declares of its values: inputs, outputs, initializers, and types of what nodes make.
+//! Records the declarations of a graph or function: inputs, outputs, initializers, and types of
+//! intermediate values.
 
 use super::operators::{Operators, Types};
 use super::scope::{Maker, Output, Stated, Untyped, Value};
@@ -9,7 +10,7 @@ use crate::model::onnx::fault::Fault;
 use crate::model::onnx::wire::Field;
 
 impl Load {
-    /// Notes an input of the graph, given by its `ValueInfoProto`.
+    /// Records an input of the graph, declared by a `ValueInfoProto`.
     pub(in crate::model::onnx) fn input(&mut self, field: &Field<'_>) -> Result<(), Error> {
         let declared = typing::declared(field)?;
         self.valid(field, &declared)?;
@@ -28,7 +29,7 @@ impl Load {
         self.given(field, &name, types, Maker::Input)
     }
 
-    /// Notes what the graph states of a value.
+    /// Records the type that the graph declares for a value.
     pub(in crate::model::onnx) fn value_info(&mut self, field: &Field<'_>) -> Result<(), Error> {
         let Declared {
             name,
@@ -43,7 +44,7 @@ impl Load {
         Ok(())
     }
 
-    /// Notes an input of the function.
+    /// Records an input of the function.
     pub(in crate::model::onnx) fn function_input(
         &mut self,
         field: &Field<'_>,
@@ -52,7 +53,7 @@ impl Load {
         self.given(field, &name, 0, Maker::Input)
     }
 
-    /// Notes an initializer of the graph.
+    /// Records an initializer of the graph.
     pub(in crate::model::onnx) fn initializer(
         &mut self,
         field: &Field<'_>,
@@ -65,7 +66,7 @@ impl Load {
         self.given(field, name, typing::tensor(data_type), Maker::Initializer)
     }
 
-    /// Notes an output that the graph declares.
+    /// Records a declared output of the graph.
     pub(in crate::model::onnx) fn output(&mut self, field: &Field<'_>) -> Result<(), Error> {
         let declared = typing::declared(field)?;
         self.valid(field, &declared)?;
@@ -76,7 +77,7 @@ impl Load {
         self.declared(field, &declared.name, declared.types)
     }
 
-    /// Notes an output of the function.
+    /// Records an output of the function.
     pub(in crate::model::onnx) fn function_output(
         &mut self,
         field: &Field<'_>,
@@ -85,7 +86,7 @@ impl Load {
         self.declared(field, &name, 0)
     }
 
-    /// Checks that elements are of a type that exists.
+    /// Checks that the element type exists.
     fn valid(&self, field: &Field<'_>, declared: &Declared) -> Result<(), Error> {
         match declared.invalid.filter(|_| self.is_on) {
             None => Ok(()),

@@ -1,24 +1,25 @@
-//! Graphs in attributes: what operators that run them pass to them and take from them.
+//! Checks the subgraphs of control-flow operators (`If`, `Loop`, `Scan`): the number and types of
+//! their inputs and outputs.
 
 use super::node::Node;
 use super::operators::{Operators, Schema, Types};
 use super::scope::Interface;
 use crate::model::onnx::fault::Fault;
 
-/// An operator that runs graphs.
+/// A control-flow operator.
 struct Runner {
     operator: &'static str,
     attributes: &'static [&'static str],
-    /// Whether it passes its inputs to the graph.
+    /// True if the node passes its inputs to the graph.
     passes: bool,
-    /// Outputs of the graph before those that are the node's.
+    /// Number of leading outputs of the graph that do not become outputs of the node.
     own_outputs: usize,
-    /// Inputs of the node that are its own, and are not passed on as they are.
+    /// Number of leading inputs of the node that are not passed on unchanged.
     own_inputs: usize,
 }
 
-/// All of them. The graph of `Loop` gets a counter and a condition in the place of the limit and the condition of the
-/// node, and returns a condition.
+/// All control-flow operators. The graph of `Loop` receives a counter and a condition instead of
+/// the node's limit and condition, and returns a condition.
 const RUNNERS: [Runner; 3] = [
     Runner {
         operator: "If",
@@ -45,7 +46,7 @@ const RUNNERS: [Runner; 3] = [
 
 /// Checks the graphs of a node; `inputs` are the types of its inputs.
 pub(super) fn check(node: &Node, schema: &Schema, inputs: &[Types]) -> Result<(), Fault> {
-    // The first version of `Scan` scans batches.
+    // The first version of `Scan` has a batch dimension.
     let is_batched = schema
         .attributes
         .iter()
@@ -74,7 +75,7 @@ pub(super) fn check(node: &Node, schema: &Schema, inputs: &[Types]) -> Result<()
         }
         if runner.operator == "Loop" {
             check.types("input", graph.inputs.iter().copied().zip([counter()]), 0)?;
-            // What is carried from one round to the next keeps its type.
+            // A loop-carried value keeps its type.
             let carried = inputs.iter().skip(2).copied();
             check.types(
                 "output",
@@ -95,7 +96,7 @@ pub(super) fn check(node: &Node, schema: &Schema, inputs: &[Types]) -> Result<()
     Ok(())
 }
 
-/// Returns the types of a node's outputs, if it runs a graph.
+/// Returns the types of a node's outputs, if it is a control-flow operator.
 pub(super) fn outputs(node: &Node, inputs: &[Types]) -> Option<Vec<Types>> {
     let runner = runner(node)?;
     let mut graphs = runner.graphs(node).map(|(_, graph)| graph);
@@ -140,7 +141,7 @@ impl Runner {
     }
 }
 
-/// What one graph of a node is held against.
+/// A check of one graph of a node.
 struct Check<'n> {
     node: &'n Node,
     name: &'static str,
@@ -166,7 +167,7 @@ impl Check<'_> {
         })
     }
 
-    /// Compares types; `start` is the position of the first pair.
+    /// Compares pairs of types; `start` is the position of the first pair.
     fn types(
         &self,
         what: &'static str,
@@ -174,7 +175,7 @@ impl Check<'_> {
         start: usize,
     ) -> Result<(), Fault> {
         let table = Operators::get();
-        // What is optional may be given as what it holds.
+        // A value of the contained type is accepted for an optional.
         let certain = |types| types != 0 && !table.type_name(types).starts_with("optional(");
         let differs = |found, expected| found != expected && certain(found) && certain(expected);
         let mut pairs = pairs.enumerate();

@@ -1,24 +1,26 @@
-//! Types of a node's outputs, as the code of its operator infers them.
+//! Infers the types of a node's outputs, as the code of its ONNX operator does.
 //!
-//! Most follow from the schema: a type parameter that an input binds, or the only type that is allowed. The rest is in
-//! the tables here. A type that is not told is unknown, and nothing is concluded from it.
+//! Most types follow from the schema: from a type parameter that an input binds, or from a single
+//! allowed type. The tables in this file cover the remaining operators. Other types remain unknown
+//! and are not checked.
 
 use super::graphs;
 use super::node::{Attribute, Node};
 use super::operators::{Operators, Schema, Types};
 use super::typing;
 
-/// Where the type of an operator's first output comes from, if its attribute is not there.
+/// Source of an output type if the attribute is absent.
 enum Otherwise {
-    /// It is this element type.
+    /// A fixed element type.
     Element(i64),
-    /// It is the type of this input.
+    /// The type of this input.
     Input(usize),
-    /// It follows from the schema.
+    /// The schema.
     Schema,
 }
 
-/// Operators that are told the type of their first output, and the attribute that tells it.
+/// Operators whose attribute determines the type of the first output: operator, attribute,
+/// fallback.
 const TOLD: [(&str, &str, Otherwise); 14] = [
     ("Bernoulli", "dtype", Otherwise::Input(0)),
     ("Cast", "to", Otherwise::Schema),
@@ -48,8 +50,8 @@ const TOLD: [(&str, &str, Otherwise); 14] = [
     ("RandomUniformLike", "dtype", Otherwise::Input(0)),
 ];
 
-/// Operators whose first output holds what their first input is, or the other way round: what stands around the type
-/// of the input, and what stands around that of the output.
+/// Operators that wrap or unwrap the type of their first input, such as sequences and optionals.
+/// Each row has the prefix removed from the input type and the prefix added to the output type.
 const WRAPPED: [(&str, &str, &str); 5] = [
     ("ConcatFromSequence", "seq(", ""),
     ("SequenceAt", "seq(", ""),
@@ -58,7 +60,8 @@ const WRAPPED: [(&str, &str, &str); 5] = [
     ("OptionalGetElement", "optional(", ""),
 ];
 
-/// Types of constants, by the number of their attribute's type: a float, an int, a string, or lists of these.
+/// Types of constants, by the type number of their attribute: a float, an int, a string, or lists
+/// of these.
 const CONSTANTS: [(i64, i64); 6] = [
     (1, FLOAT),
     (2, INT64),
@@ -74,11 +77,12 @@ const INT32: i64 = 6;
 const INT64: i64 = 7;
 const STRING: i64 = 8;
 
-/// Numbers of types of attributes.
+/// Numbers of attribute types.
 const TENSOR: i64 = 4;
 const SPARSE_TENSOR: i64 = 11;
 
-/// Returns the types of a node's outputs, 0 where one is unknown; `bound` are the type parameters that inputs bind.
+/// Returns the types of a node's outputs, 0 for an unknown type; `bound` are the type parameters
+/// bound by inputs.
 pub(super) fn outputs(
     node: &Node,
     schema: &Schema,
@@ -95,7 +99,7 @@ pub(super) fn outputs(
     types
 }
 
-/// Returns the types of a node's outputs as far as the schema tells them, 0 where one is unknown.
+/// Returns the types of a node's outputs that follow from the schema, 0 for an unknown type.
 pub(super) fn by_schema(node: &Node, schema: &Schema, bound: &[Types]) -> Vec<Types> {
     let positions = 0..node.outputs.len();
     positions
@@ -112,7 +116,7 @@ pub(super) fn by_schema(node: &Node, schema: &Schema, bound: &[Types]) -> Vec<Ty
         .collect()
 }
 
-/// Returns the type of the first output where the schema does not tell it.
+/// Returns the type of the first output for operators whose schema does not determine it.
 fn special(node: &Node, inputs: &[Types]) -> Option<Types> {
     let operator = node.operator.as_str();
     if operator == "Constant" {
@@ -134,7 +138,7 @@ fn special(node: &Node, inputs: &[Types]) -> Option<Types> {
     Some(wrapped(input(0), outer, around))
 }
 
-/// Returns the type that is left without `outer`, or is in `around`.
+/// Returns the type after removing the wrapper `outer`, or after adding the wrapper `around`.
 fn wrapped(input: Types, outer: &str, around: &str) -> Types {
     if !input.is_power_of_two() {
         return 0;
@@ -162,7 +166,7 @@ pub(super) fn is_constant(attribute: &Attribute) -> bool {
     is_tensor && attribute.has(stated) || CONSTANTS.iter().any(|(kind, _)| *kind == stated)
 }
 
-/// Returns the type of a constant with this attribute; 0 if it has none.
+/// Returns the type of a constant with this attribute; 0 if it is unknown.
 fn of_constant(attribute: &Attribute) -> Types {
     let mut known = CONSTANTS.iter();
     match known.find(|(kind, _)| Some(*kind) == attribute.stated) {

@@ -1,9 +1,11 @@
-//! What ONNX Runtime requires of a model when it loads it, beyond what the readers here need.
+//! Checks that ONNX Runtime would load a model, beyond the encoding rules that the reader itself
+//! needs.
 //!
-//! Each check stands for one that ONNX Runtime makes before it looks at weights (`graph.cc`, `model.cc` and the checker
-//! of ONNX that it runs), and passes whatever that accepts. Checks need no more of a node than its names and the heads of
-//! its attributes. Shapes are not inferred, and of types only those of elements.
-//! Invariant: memory is bounded by [`MAX_NAMES`]; the order of a graph's nodes is not checked beyond.
+//! Each check reproduces one that ONNX Runtime makes before it reads weights (`graph.cc`,
+//! `model.cc` and the ONNX checker that it calls), and accepts everything that ONNX Runtime
+//! accepts. `body` calls [`Load`] for every declaration and node. The checks use names and the
+//! headers of attributes; they infer element types but no shapes. Invariant: [`MAX_NAMES`] bounds
+//! the memory. Order and cycles of the nodes of a larger model are not checked.
 
 mod conform;
 mod declare;
@@ -32,10 +34,10 @@ pub(super) use scope::{Kind, Use};
 use version::{CONTRIBUTED, STANDARD, by_domain, canonical, is_runtimes_own};
 pub(super) use version::{check_import, check_ir_version};
 
-/// Most names and uses of values that are kept of a model; real models have some ten thousands.
+/// Maximum number of names and uses kept per model; real models have some ten thousand.
 const MAX_NAMES: usize = 1 << 20;
 
-/// A function of the model, as its callers see it.
+/// The signature of a model function, as its callers see it.
 #[derive(Debug)]
 pub(super) struct Signature {
     pub(super) domain: String,
@@ -45,43 +47,43 @@ pub(super) struct Signature {
     pub(super) outputs: usize,
 }
 
-/// A graph that was walked.
+/// Result of walking a graph.
 #[derive(Default)]
 pub(super) struct Left {
-    /// What it uses of the graphs around it.
+    /// Values of the enclosing graphs that it uses.
     pub(super) open: Vec<Use>,
-    /// What the node that runs it sees of it, if it was checked.
+    /// Its interface to the enclosing node, if it was checked.
     pub(super) interface: Option<Interface>,
 }
 
-/// The checks of one model.
+/// State of the load checks of one model.
 pub(super) struct Load {
     table: &'static Operators,
     ir_version: i64,
-    /// Versions by domain, of the model or of the function that is walked.
+    /// Imported versions by domain, of the model or of the current function.
     imports: BTreeMap<String, i64>,
     functions: Vec<Signature>,
-    /// Places of functions in that list, by hashes of their names.
+    /// Indices into `functions`, by hash of the name.
     places: Map<u64, usize>,
-    /// Functions that are called, in the order of their first calls.
+    /// Called functions, in the order of their first call.
     called: Vec<usize>,
     is_called: Vec<bool>,
-    /// Calls between functions: whom, by whom.
+    /// Calls between functions as pairs of callee and caller.
     calls: Vec<(u32, u32)>,
-    /// The function that is walked.
+    /// The current function.
     inside: Option<u32>,
     scopes: Vec<Scope>,
-    /// Operators that were looked up, by hashes of their names.
+    /// Cached operator lookups, by hash of the name.
     entries: Map<u64, Rc<Entry>>,
     hasher: RandomState,
-    /// How many more names may be kept.
+    /// Number of names that may still be kept.
     left: usize,
     is_on: bool,
 }
 
 impl Load {
-    /// Starts the checks of a model with these imports, in the order of the file, and functions. Fails with the place of
-    /// a function that is there twice.
+    /// Starts the checks of a model with these imports, in file order, and these functions. Fails
+    /// with the position of a function that is defined twice.
     pub(super) fn new(
         ir_version: i64,
         imports: &[(String, i64)],
@@ -115,36 +117,36 @@ impl Load {
         })
     }
 
-    /// Returns the function that was called first after `count` others, by its place in the list.
+    /// Returns the index of the called function number `count`, in the order of first calls.
     pub(super) fn called(&self, count: usize) -> Option<usize> {
         self.called.get(count).copied()
     }
 
-    /// Turns to the function at this place of the list, with imports of its own.
+    /// Enters the function at this index, with its own imports.
     pub(super) fn enter_function(&mut self, index: usize, imports: &[(String, i64)]) {
         self.inside = u32::try_from(index).ok();
         self.imports = by_domain(imports);
         self.entries.clear();
     }
 
-    /// Stops checking: what follows is never loaded.
+    /// Stops the checks: the remaining functions are never loaded.
     pub(super) fn stop(&mut self) {
         self.is_on = false;
     }
 
-    /// Returns a function that calls itself.
+    /// Returns a function that calls itself, directly or indirectly.
     pub(super) fn recursion(&self) -> Option<usize> {
         let count = u32::try_from(self.functions.len()).ok()?;
         let found = scope::cycle(count, &self.calls)?;
         usize::try_from(found).ok()
     }
 
-    /// Begins a graph.
+    /// Enters a graph.
     pub(super) fn enter(&mut self, kind: Kind) {
         self.scopes.push(Scope::new(kind));
     }
 
-    /// Checks a node; `inner` are values that graphs inside it use and do not define.
+    /// Checks a node; `inner` are the outer values that its subgraphs use.
     pub(super) fn node(
         &mut self,
         field: &Field<'_>,
@@ -162,7 +164,7 @@ impl Load {
             .map_err(|fault| unsound(field, fault))
     }
 
-    /// Looks up what a node uses, and returns the types of its inputs.
+    /// Resolves the inputs of a node and returns their types.
     fn resolve(
         &mut self,
         field: &Field<'_>,
@@ -198,8 +200,8 @@ impl Load {
         Ok(types)
     }
 
-    /// Notes that the node at `user` uses a value, and returns its type. `open` describes the use, where the graph did
-    /// not define the value before.
+    /// Records that the node at `user` uses a value, and returns the value's type. `open` describes
+    /// the use if the graph has not defined the value yet.
     fn uses(
         &mut self,
         key: u64,
@@ -215,14 +217,14 @@ impl Load {
             scope.uses(value, user);
             return Ok(value.types);
         }
-        // Only in the main graph it matters which nodes wait for a value.
+        // Only the main graph needs to know every node that waits for a value.
         if scope.kind == Kind::Main || scope.open_keys.insert(key) {
             scope.open.push(open(user)?);
         }
         Ok(around.map_or(0, |value| value.types))
     }
 
-    /// Checks a node against its operator's schema, and returns the types of its outputs.
+    /// Checks a node against its operator's schema and returns the types of its outputs.
     fn conform(&mut self, node: &Node, inputs: &[Types]) -> Result<Vec<Types>, Fault> {
         let unknown = vec![0; node.outputs.len()];
         let names = (canonical(&node.domain), &node.operator, &node.overload);
@@ -248,7 +250,7 @@ impl Load {
         }
         let entry = self.entry(domain, &node.operator, version);
         match &*entry {
-            // Builds of ONNX Runtime differ in operators of its own.
+            // ONNX Runtime's own operators differ between builds.
             Entry::Unknown if !domain.starts_with(STANDARD) && version > 0 => Ok(unknown),
             Entry::Unknown => Err(Fault::NoOperator {
                 operator: node.operator.clone(),
@@ -269,7 +271,7 @@ impl Load {
         schema: &Schema,
         inputs: &[Types],
     ) -> Result<Vec<Types>, Fault> {
-        // ONNX Runtime makes initializers of constants, and looks at no more of them.
+        // ONNX Runtime converts constants to initializers and checks little else of them.
         let bound = if is_constant(node) {
             let is_converted = self.scope().kind != Kind::Function && self.ir_version >= 2;
             conform::constant(node, is_converted)?;
@@ -327,14 +329,14 @@ impl Load {
         }
         let domain = self.table.domain(domain).expect("it was just found");
         let entry = Rc::new(self.table.entry(domain, operator, version));
-        // The table bounds how many there are.
+        // The table bounds the number of entries.
         if matches!(*entry, Entry::Known(_)) {
             self.entries.insert(key, Rc::clone(&entry));
         }
         entry
     }
 
-    /// Notes what a node makes.
+    /// Records the values that a node defines.
     fn define(&mut self, node: &Node, types: &[Types]) -> Result<(), Fault> {
         let kind = self.scope().kind;
         let position = self.scope().nodes;
@@ -377,7 +379,7 @@ impl Load {
         Ok(())
     }
 
-    /// Ends a graph; returns what it is to the graphs around it.
+    /// Leaves a graph; returns its interface to the enclosing graphs.
     pub(super) fn leave(&mut self, graph: &Field<'_>) -> Result<Left, Error> {
         let Some(mut scope) = self.scopes.pop() else {
             return Ok(Left::default());
@@ -448,14 +450,14 @@ impl Load {
         Ok(())
     }
 
-    /// Whether a graph that is still walked defines this name.
+    /// Returns whether a graph that is still being walked defines this name.
     fn is_defined(&self, key: u64) -> bool {
         self.scopes
             .iter()
             .any(|scope| scope.values.contains_key(&key))
     }
 
-    /// Returns the value of this name that the graphs around the innermost one define.
+    /// Returns the value of this name in the enclosing graphs.
     fn around(&self, key: u64) -> Option<Value> {
         let mut outer = self.scopes.iter().rev().skip(1);
         outer.find_map(|scope| scope.values.get(&key)).copied()
@@ -465,7 +467,7 @@ impl Load {
         self.scopes.last_mut().expect("a graph is being walked")
     }
 
-    /// Takes room for a name; `false` where none may be kept any more.
+    /// Reserves room for a name; returns `false` if the limit is reached or the checks are off.
     fn takes_room(&mut self) -> bool {
         let is_left = self.is_on && !self.scopes.is_empty() && self.left > 0;
         self.left -= usize::from(is_left);
@@ -477,7 +479,7 @@ impl Load {
     }
 }
 
-/// Makes an error of a fault at a field.
+/// Converts a fault at a field to an error.
 pub(super) fn unsound(field: &Field<'_>, fault: Fault) -> Error {
     Error::Unsound {
         place: field.place().to_string(),
@@ -494,7 +496,7 @@ fn is_constant(node: &Node) -> bool {
     is_standard(node) && node.operator == "Constant"
 }
 
-/// A name for a message.
+/// Formats a name for a message.
 fn shown(name: &[u8]) -> String {
     const MAX_SHOWN: usize = 80;
     String::from_utf8_lossy(name)

@@ -1,4 +1,4 @@
-//! What is known of a node while it is checked.
+//! A node and its attributes while they are checked.
 
 use super::operators::Types;
 use super::scope::Interface;
@@ -6,7 +6,7 @@ use super::typing;
 use crate::model::onnx::Error;
 use crate::model::onnx::wire::Field;
 
-/// The attribute's names of types, by their numbers in `AttributeProto.AttributeType`.
+/// Display names of attribute types, by their numbers in `AttributeProto.AttributeType`.
 const KINDS: [&str; 15] = [
     "of no type",
     "a float",
@@ -25,7 +25,7 @@ const KINDS: [&str; 15] = [
     "a list of types",
 ];
 
-/// A node as the file has it.
+/// A node as the file describes it.
 #[derive(Default)]
 pub(in crate::model::onnx) struct Node {
     pub(in crate::model::onnx) domain: String,
@@ -35,17 +35,18 @@ pub(in crate::model::onnx) struct Node {
     pub(in crate::model::onnx) inputs: Vec<Vec<u8>>,
     pub(in crate::model::onnx) outputs: Vec<Vec<u8>>,
     pub(in crate::model::onnx) attributes: Vec<Attribute>,
-    /// About how many bytes it takes.
+    /// Its approximate size in bytes.
     bytes: u64,
 }
 
-/// Most bytes that a node's names may take; real nodes have some hundreds.
+/// Maximum size of a node's names in bytes; real nodes have some hundred bytes.
 const MAX_BYTES: u64 = 1 << 20;
-/// What a name costs beyond its bytes, roughly.
+/// Approximate memory of a name beyond its bytes.
 const NAME_SIZE: u64 = 64;
 
 impl Node {
-    /// Takes room for a name or attribute in `field`; `false` if the node is larger than any real one.
+    /// Reserves room for a name or attribute in `field`; returns `false` if the node is larger than
+    /// any real one.
     pub(in crate::model::onnx) fn takes_room(&mut self, field: &Field<'_>) -> bool {
         self.bytes = self
             .bytes
@@ -58,20 +59,20 @@ impl Node {
 #[derive(Default)]
 pub(in crate::model::onnx) struct Attribute {
     pub(super) name: String,
-    /// The type that it states, by its number.
+    /// Its stated type number.
     pub(super) stated: Option<i64>,
-    /// Whether it takes its value from an attribute of the function around it.
+    /// True if it refers to an attribute of the enclosing function.
     pub(super) refers: bool,
-    /// Its kinds of values: a bit for each number of a type.
+    /// Bit set of the type numbers of its values.
     values: u16,
-    /// The type of tensors that it names or holds; 0 if none.
+    /// The type of the tensors that it names or holds; 0 if none.
     pub(super) tensors: Types,
-    /// The graph that it holds, as far as it was checked.
+    /// The interface of its graph, if that was checked.
     pub(in crate::model::onnx) graph: Option<Interface>,
 }
 
 impl Attribute {
-    /// Notes one of the attribute's fields; `data_type` is that of the tensor in it, if it is one.
+    /// Records one of the attribute's fields; `data_type` is the type of the tensor in it, if any.
     pub(in crate::model::onnx) fn field(
         &mut self,
         field: &Field<'_>,
@@ -115,7 +116,7 @@ impl Attribute {
             "type_protos" => 14,
             _ => return Ok(()),
         };
-        // An empty packed list is no value.
+        // An empty packed list does not count as a value.
         let is_list = matches!(kind, 6 | 7);
         if !is_list || field.size() > 0 {
             self.values |= 1 << kind;
@@ -123,24 +124,24 @@ impl Attribute {
         Ok(())
     }
 
-    /// Returns the type of its value, by its number, if it has exactly one value.
+    /// Returns the type number of its value, if it has exactly one value.
     pub(super) fn value(&self) -> Option<u8> {
         let kind = u8::try_from(self.values.trailing_zeros()).ok()?;
         (self.values.is_power_of_two()).then_some(kind)
     }
 
-    /// Returns whether it has a value of the type of this number.
+    /// Returns whether it has a value of this type number.
     pub(super) fn has(&self, kind: i64) -> bool {
         (0..16).contains(&kind) && self.values & 1 << kind != 0
     }
 
-    /// Returns whether it has no value at all.
+    /// Returns whether it lacks a value.
     pub(super) fn is_empty(&self) -> bool {
         self.values == 0
     }
 }
 
-/// Returns the name of a type of attributes.
+/// Returns the display name of an attribute type.
 pub(super) fn kind_name(kind: i64) -> &'static str {
     let index = usize::try_from(kind).ok();
     index

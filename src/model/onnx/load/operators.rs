@@ -1,19 +1,19 @@
-//! The schemas of ONNX's operators and of ONNX Runtime's own, from `operators.txt`.
+//! Operator schemas of ONNX and ONNX Runtime, parsed from `operators.txt`.
 //!
-//! `tests/operators/schemas.py` writes that file, which says how its lines read. The text is indexed once a process;
-//! a schema is read from its line when a model uses it.
+//! `tests/operators/schemas.py` generates that file and documents its line format. The text is
+//! indexed once per process; a schema is parsed when a model first uses it.
 
 use std::sync::OnceLock;
 
 use crate::source::hashed::Map;
 
-/// The table.
+/// The table of schemas.
 const TEXT: &str = include_str!("operators.txt");
 
-/// A set of types: a bit for each type of the table.
+/// A set of types, one bit per type of the table.
 pub(super) type Types = u128;
 
-/// What is wrong with the table, if reading it fails; a test reads all of it.
+/// Panic message for an invalid table; a test parses all of it.
 const MALFORMED: &str = "the table is written by a script and tested as a whole";
 
 /// All domains and their operators.
@@ -31,18 +31,18 @@ pub(super) struct Operators {
 pub(super) struct Domain {
     /// The latest version of its operator set.
     pub(super) latest: i64,
-    /// Lines by operator, from the oldest version to the latest.
+    /// Schema lines by operator, from the oldest version to the latest.
     operators: Map<&'static str, Vec<(i64, &'static str)>>,
 }
 
-/// What an operator of a domain is in one version of it.
+/// Result of looking up an operator in one version of its domain.
 #[derive(Debug)]
 pub(super) enum Entry {
-    /// No operator of this name, in any version up to this one.
+    /// The operator does not exist in this version.
     Unknown,
-    /// One that was deprecated in this version.
+    /// The operator was deprecated in the given version.
     Deprecated(i64),
-    /// One with this schema.
+    /// The operator exists and has this schema.
     Known(Schema),
 }
 
@@ -59,14 +59,14 @@ pub(super) struct Schema {
 /// An input or output of a schema.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Formal {
-    /// The types that it may have.
+    /// Its allowed types.
     pub(super) types: Types,
-    /// Its type parameter, by number, if all values of that parameter have one type.
+    /// The number of its type parameter, if all values of that parameter must have the same type.
     pub(super) parameter: Option<usize>,
     pub(super) option: Presence,
 }
 
-/// How often an input or output may be there.
+/// How often an input or output may occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Presence {
     Single,
@@ -78,7 +78,7 @@ pub(super) enum Presence {
 #[derive(Debug)]
 pub(super) struct AttributeSchema {
     pub(super) name: &'static str,
-    /// Its type, as a number of `AttributeProto.AttributeType`.
+    /// Its type number in `AttributeProto.AttributeType`.
     pub(super) kind: u8,
     pub(super) required: bool,
 }
@@ -124,7 +124,7 @@ impl Operators {
         table
     }
 
-    /// Returns the domain of this name, where ONNX's own is `ai.onnx`.
+    /// Returns the domain of this name; ONNX's own is `ai.onnx`.
     pub(super) fn domain(&self, name: &str) -> Option<&Domain> {
         self.domains.get(name)
     }
@@ -192,13 +192,13 @@ impl Operators {
         self.sets[usize::try_from(number(text)).expect(MALFORMED)]
     }
 
-    /// Returns the set of one type, by its name; `None` where no operator has it.
+    /// Returns the set with the single type of this name; `None` if no operator uses it.
     pub(super) fn type_of(&self, name: &str) -> Option<Types> {
         let index = self.types.iter().position(|known| *known == name)?;
         Some(1 << index)
     }
 
-    /// Returns the name of the one type in `types`.
+    /// Returns the name of the single type in `types`.
     pub(super) fn type_name(&self, types: Types) -> &'static str {
         let index = usize::try_from(types.trailing_zeros()).unwrap_or(usize::MAX);
         self.types.get(index).copied().unwrap_or("another type")
@@ -218,7 +218,8 @@ impl AttributeSchema {
 }
 
 impl Schema {
-    /// Returns the most inputs or outputs that `formals` allow; `None` where there is no limit.
+    /// Returns the maximum number of inputs or outputs that `formals` allow; `None` without a
+    /// limit.
     pub(super) fn most(formals: &[Formal]) -> Option<usize> {
         let is_open = formals
             .last()
@@ -226,7 +227,7 @@ impl Schema {
         (!is_open).then_some(formals.len())
     }
 
-    /// Returns what the input or output at `position` must be.
+    /// Returns the schema of the input or output at `position`.
     pub(super) fn formal(formals: &[Formal], position: usize) -> Option<&Formal> {
         let last = formals
             .last()

@@ -1,24 +1,24 @@
-//! The values of one graph: what defines them, and which nodes use them.
+//! The values of one graph: their definitions and the nodes that use them.
 //!
-//! Names are kept as hashes, so that memory is bounded by their number alone.
+//! Names are stored as hashes, so the number of names alone determines the memory.
 
 use super::operators::{Operators, Types};
 use crate::model::onnx::Error;
 use crate::model::onnx::fault::Fault;
 use crate::source::hashed::{Map, Set};
 
-/// What a graph is part of.
+/// The role of a graph in the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::model::onnx) enum Kind {
-    /// The model's own graph, whose nodes may stand in any order.
+    /// The main graph, whose nodes may be in any order.
     Main,
-    /// A graph in an attribute, which sees the values of the graphs around it.
+    /// A graph in an attribute, which can use values of the enclosing graphs.
     Subgraph,
     /// The body of a function.
     Function,
 }
 
-/// What defines a value.
+/// The definition of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Maker {
     Input,
@@ -31,22 +31,22 @@ pub(super) enum Maker {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Value {
     pub(super) maker: Maker,
-    /// Its type; 0 if it is unknown.
+    /// Its type; 0 if unknown.
     pub(super) types: Types,
 }
 
-/// A use of a value that nothing defined before it.
+/// A use of a value that is not defined yet.
 #[derive(Debug, Clone)]
 pub(in crate::model::onnx) struct Use {
     pub(super) key: u64,
     pub(super) name: String,
-    /// The node that uses it, by its position in the graph that looks for it.
+    /// Position of the using node in the graph that resolves the use.
     pub(super) node: u32,
     pub(super) place: String,
     pub(super) offset: u64,
 }
 
-/// An output that a graph declares.
+/// A declared output of a graph.
 #[derive(Debug)]
 pub(super) struct Output {
     pub(super) key: u64,
@@ -55,16 +55,16 @@ pub(super) struct Output {
     pub(super) offset: u64,
 }
 
-/// What a graph states of a value beside its inputs and outputs.
+/// The declared type of a value that is neither input nor output.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stated {
-    /// Its type; 0 where it is missing or no operator has it.
+    /// Its type; 0 if it is missing or unused by operators.
     pub(super) types: Types,
-    /// What stands in the place of an element type and is none.
+    /// The element type number, if it is invalid.
     pub(super) invalid: Option<i64>,
 }
 
-/// An input without a type.
+/// An input that lacks a type.
 #[derive(Debug)]
 pub(super) struct Untyped {
     pub(super) name: String,
@@ -72,14 +72,14 @@ pub(super) struct Untyped {
     pub(super) offset: u64,
 }
 
-/// A graph, as the node that runs it sees it.
+/// The interface of a graph to the node that executes it.
 #[derive(Debug, Clone, Default)]
 pub(in crate::model::onnx) struct Interface {
-    /// Types of its inputs, 0 where one is unknown.
+    /// Types of its inputs, 0 for an unknown type.
     pub(super) inputs: Vec<Types>,
-    /// How many of these are initializers as well, and need not be passed.
+    /// Number of inputs with an initializer, which are optional.
     pub(super) initialized: usize,
-    /// Types of its outputs, 0 where one is unknown.
+    /// Types of its outputs, 0 for an unknown type.
     pub(super) outputs: Vec<Types>,
 }
 
@@ -91,22 +91,22 @@ pub(super) struct Scope {
     pub(super) node_names: Set<u64>,
     /// Keys of its inputs.
     pub(super) inputs: Vec<u64>,
-    /// How many of these are initializers as well.
+    /// Number of inputs with an initializer.
     pub(super) initialized: usize,
-    /// Inputs that state no type, by their keys.
+    /// Inputs without a type, by key.
     pub(super) untyped: Map<u64, Untyped>,
     pub(super) outputs: Vec<Output>,
-    /// Outputs that state a type, by their keys.
+    /// Keys of the outputs that declare a type.
     pub(super) typed_outputs: Set<u64>,
-    /// What the graph states of values that its nodes make, by their keys.
+    /// Declared types of values that nodes define, by key.
     pub(super) stated: Map<u64, Stated>,
-    /// Uses that were not defined when they were met.
+    /// Uses of values that were not defined yet.
     pub(super) open: Vec<Use>,
-    /// Names of these, where one use of each is enough.
+    /// Keys of these, for graphs that need only one use of each.
     pub(super) open_keys: Set<u64>,
-    /// How many nodes were seen.
+    /// Number of nodes so far.
     pub(super) nodes: u32,
-    /// Nodes that make values, each with a node that uses one.
+    /// Dependencies as pairs of defining node and using node.
     edges: Vec<(u32, u32)>,
 }
 
@@ -129,16 +129,16 @@ impl Scope {
         }
     }
 
-    /// Notes that the node at `user` needs a value.
+    /// Records that the node at `user` uses a value.
     pub(super) fn uses(&mut self, value: Value, user: u32) {
         if let Maker::Node(maker) = value.maker {
             self.edges.push((maker, user));
         }
     }
 
-    /// Checks that a value that a node makes is of the type that the graph states of it.
+    /// Checks that a value has the type that the graph declares for it.
     pub(super) fn agrees(&self, key: u64, name: &[u8], types: Types) -> Result<(), Fault> {
-        // What is stated of an output goes before.
+        // The declaration as an output takes precedence.
         let stated = self.stated.get(&key);
         let Some(stated) = stated.filter(|_| !self.typed_outputs.contains(&key)) else {
             return Ok(());
@@ -157,7 +157,7 @@ impl Scope {
         })
     }
 
-    /// Checks that inputs of the model have types.
+    /// Checks that all inputs of the model have types.
     pub(super) fn check_inputs(&mut self) -> Result<(), Error> {
         let first = self.untyped.drain().map(|(_, untyped)| untyped);
         let first = first.min_by_key(|untyped| untyped.offset);
@@ -175,7 +175,7 @@ impl Scope {
         }
     }
 
-    /// Returns the graph as a node sees that runs it.
+    /// Returns the graph's interface to the node that executes it.
     pub(super) fn interface(&self) -> Interface {
         let types = |key: &u64| self.values.get(key).map_or(0, |value| value.types);
         let made = |output: &Output| match types(&output.key) {
@@ -189,13 +189,13 @@ impl Scope {
         }
     }
 
-    /// Returns the first node that is in a cycle, or depends on one.
+    /// Returns the first node that is part of a cycle or depends on one.
     pub(super) fn cycle(&self) -> Option<u32> {
         cycle(self.nodes, &self.edges)
     }
 }
 
-/// Returns the first of `nodes` nodes that is in a cycle of the edges, or depends on one.
+/// Returns the first of `nodes` nodes that is part of a cycle of the edges or depends on one.
 pub(super) fn cycle(nodes: u32, edges: &[(u32, u32)]) -> Option<u32> {
     let count = usize::try_from(nodes).unwrap_or(usize::MAX);
     let index = |node: u32| usize::try_from(node).expect("nodes are indices of a Vec");

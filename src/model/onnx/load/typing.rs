@@ -1,13 +1,13 @@
-//! The types of values, as the table of operators names them.
+//! Reads the types of values from `TypeProto` messages, in the notation of the operator table.
 
 use super::operators::{Operators, Types};
 use crate::model::onnx::wire::Field;
 use crate::model::onnx::{Error, schema};
 
-/// Most types within each other: an optional sequence of tensors has three.
+/// Maximum nesting depth of types; an optional sequence of tensors has three.
 const MAX_DEPTH: u32 = 4;
 
-/// Names by `TensorProto.DataType`; the first is no type.
+/// Names by `TensorProto.DataType`; number 0 is undefined.
 const ELEMENTS: [&str; 29] = [
     "",
     "float",
@@ -40,7 +40,7 @@ const ELEMENTS: [&str; 29] = [
     "float6e3m2",
 ];
 
-/// Returns the type of tensors with elements of this number; 0 if no operator has it.
+/// Returns the type of tensors with this element type number; 0 if operators never use it.
 pub(super) fn tensor(number: i64) -> Types {
     let name = tensor_name(number);
     name.and_then(|name| Operators::get().type_of(&name))
@@ -52,14 +52,14 @@ fn tensor_name(number: i64) -> Option<String> {
     (!name.is_empty()).then(|| format!("tensor({name})"))
 }
 
-/// A `ValueInfoProto`.
+/// A parsed `ValueInfoProto`.
 pub(super) struct Declared {
     pub(super) name: Vec<u8>,
-    /// Its type; 0 where it is missing or no operator has it.
+    /// Its type; 0 if it is missing or unused by operators.
     pub(super) types: Types,
-    /// Whether it states a type at all.
+    /// True if it declares a type.
     pub(super) has_type: bool,
-    /// What stands in the place of an element type and is none.
+    /// The element type number, if it is invalid.
     pub(super) invalid: Option<i64>,
 }
 
@@ -90,19 +90,19 @@ pub(super) fn declared(field: &Field<'_>) -> Result<Declared, Error> {
     Ok(found)
 }
 
-/// Returns whether a number is an element type.
+/// Returns whether a number is a valid element type.
 pub(super) fn is_element(number: i64) -> bool {
     tensor_name(number).is_some()
 }
 
-/// What is read of a `TypeProto`.
+/// A parsed `TypeProto`.
 #[derive(Default)]
 struct TypeRead {
-    /// Its name, as in `seq(tensor(float))`, where that is known.
+    /// Its name, such as `seq(tensor(float))`, if known.
     name: Option<String>,
-    /// Whether it says what kind of type it is.
+    /// True if the kind of type is set.
     has_case: bool,
-    /// What stands in the place of an element type and is none.
+    /// The element type number, if it is invalid.
     invalid: Option<i64>,
 }
 
@@ -135,7 +135,7 @@ impl TypeRead {
         Ok(found)
     }
 
-    /// Reads the type of the elements of a sequence or optional.
+    /// Reads the element type of a sequence or optional.
     fn inner(field: &Field<'_>, depth: u32) -> Result<Self, Error> {
         let mut found = Self::default();
         let mut message = field.message(schema::ELEMENT_TYPE)?;
@@ -155,7 +155,7 @@ impl TypeRead {
     }
 }
 
-/// Returns the number of the element type of a tensor; 0 where it is missing.
+/// Returns the element type number of a tensor; 0 if it is missing.
 fn element(field: &Field<'_>) -> Result<i64, Error> {
     let mut number = 0;
     let mut message = field.message(schema::TENSOR_TYPE)?;

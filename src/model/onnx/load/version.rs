@@ -1,4 +1,5 @@
-//! Versions of the format and of operator sets, and the domains that these belong to.
+//! Checks the versions of the ONNX format and of operator sets, and normalises the domains of
+//! operator sets.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ pub(super) const STANDARD: &str = "ai.onnx";
 /// ONNX Runtime's main domain.
 pub(super) const CONTRIBUTED: &str = "com.microsoft";
 
-/// Checks the version of the format.
+/// Checks the IR version of the format.
 pub(in crate::model::onnx) fn check_ir_version(found: i64) -> Result<(), Fault> {
     let latest = Operators::get().ir_version;
     if found <= latest {
@@ -21,7 +22,7 @@ pub(in crate::model::onnx) fn check_ir_version(found: i64) -> Result<(), Fault> 
 
 /// Checks the version of an imported operator set.
 pub(in crate::model::onnx) fn check_import(domain: &str, found: i64) -> Result<(), Fault> {
-    // ONNX Runtime looks at the longer of the two spellings only where a node needs it.
+    // ONNX Runtime checks the spelling `ai.onnx` only when a node uses it.
     let known = Operators::get().domain(canonical(domain));
     match known.filter(|known| found > known.latest && domain != STANDARD) {
         None => Ok(()),
@@ -33,7 +34,7 @@ pub(in crate::model::onnx) fn check_import(domain: &str, found: i64) -> Result<(
     }
 }
 
-/// Returns the last version of each domain.
+/// Returns the version of each domain; a later import replaces an earlier one.
 pub(super) fn by_domain(imports: &[(String, i64)]) -> BTreeMap<String, i64> {
     let imports = imports.iter();
     imports
@@ -41,12 +42,12 @@ pub(super) fn by_domain(imports: &[(String, i64)]) -> BTreeMap<String, i64> {
         .collect()
 }
 
-/// Returns the name of a domain; ONNX's own has two spellings.
+/// Returns the canonical name of a domain; ONNX's own has two spellings.
 pub(super) fn canonical(domain: &str) -> &str {
     if domain.is_empty() { STANDARD } else { domain }
 }
 
-/// Whether ONNX Runtime knows a domain without being told its version.
+/// Returns whether ONNX Runtime knows a domain without an import.
 pub(super) fn is_runtimes_own(domain: &str) -> bool {
     let mut known = ["ai.onnx", "com.microsoft", "com.ms.", "org.pytorch."].iter();
     known.any(|known| domain.starts_with(known))

@@ -1,4 +1,5 @@
-//! Confinement on Linux: Landlock for files, networks and signals, a filter of system calls for everything else.
+//! Sandbox on Linux: Landlock for files, networks and signals, and a filter of system calls
+//! (seccomp) for everything else.
 
 use std::io;
 use std::path::Path;
@@ -12,7 +13,8 @@ use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new
 
 use super::{Allowed, Sandbox, syscalls};
 
-/// What every process may read: the system's libraries, its own state, what the processor is, the local time.
+/// Paths that every process may read: system libraries, its own state, information about the
+/// processor, the local time.
 const READ: &[&str] = &[
     "/dev/null",
     "/dev/urandom",
@@ -37,7 +39,7 @@ const READ: &[&str] = &[
     "/usr/share/zoneinfo",
 ];
 
-/// What drivers of graphics and neural processors read.
+/// Paths that drivers of graphics and neural processors read.
 const READ_FOR_DEVICES: &[&str] = &[
     "/etc/OpenCL",
     "/etc/drirc",
@@ -48,7 +50,7 @@ const READ_FOR_DEVICES: &[&str] = &[
     "/usr/share",
 ];
 
-/// Devices of graphics and neural processors. An asterisk stands for the rest of a name.
+/// Device files of graphics and neural processors. An asterisk matches the rest of a name.
 const DEVICES: &[&str] = &[
     "/dev/adsprpc*",
     "/dev/dma_heap",
@@ -61,23 +63,23 @@ const DEVICES: &[&str] = &[
     "/dev/nvidia*",
 ];
 
-/// The Landlock of Linux 6.2, the first that keeps files from being truncated.
+/// The Landlock version of Linux 6.2, the first that prevents files from being truncated.
 const FILES: ABI = ABI::V3;
-/// The newest Landlock that is asked for, where the system has it.
+/// The newest Landlock version that is used if the system supports it.
 const NEWEST: ABI = ABI::V6;
 
 pub(super) fn confine(allowed: &Allowed) -> Sandbox {
     let mut missing = Vec::new();
     let mut attempt = |done: Result<(), String>| missing.extend(done.err());
     attempt(close_inherited());
-    attempt(set_no_new_privs(true).map_err(|error| format!("it may gain rights ({error})")));
+    attempt(set_no_new_privs(true).map_err(|error| format!("it may gain privileges ({error})")));
     attempt(drop_capabilities());
     attempt(restrict_files(allowed));
     attempt(syscalls::restrict());
     Sandbox::without(missing, allowed.devices.clone())
 }
 
-/// Closes what the parent was started with and did not know of.
+/// Closes file descriptors that the parent itself inherited unknowingly.
 fn close_inherited() -> Result<(), String> {
     let unknown = |error: io::Error| format!("it may have inherited open files ({error})");
     let names = std::fs::read_dir("/proc/self/fd").map_err(unknown)?;
@@ -86,7 +88,7 @@ fn close_inherited() -> Result<(), String> {
         .filter(|descriptor| *descriptor > 2)
         .collect();
     for descriptor in open {
-        // The one that listed them is closed already.
+        // The descriptor of the listing is closed already.
         let _ = nix::unistd::close(descriptor);
     }
     Ok(())
@@ -119,8 +121,8 @@ fn restrict_files(allowed: &Allowed) -> Result<(), String> {
     }
 }
 
-/// Whether the system keeps all accesses to files that matter; what newer systems keep beyond that, the filter of
-/// system calls keeps as well.
+/// Returns `true` if the system can restrict all relevant accesses to files. The filter of system
+/// calls covers the accesses that only newer systems restrict.
 fn has_files() -> bool {
     let required = Ruleset::default()
         .set_compatibility(landlock::CompatLevel::HardRequirement)
@@ -161,7 +163,7 @@ fn rules(allowed: &Allowed) -> Result<RulesetCreated, RulesetError> {
     Ok(rules)
 }
 
-/// Adds a rule for what is at a path, if anything is.
+/// Adds a rule for a path, if it exists.
 fn allow(
     rules: RulesetCreated,
     path: &Path,
@@ -182,13 +184,13 @@ fn allow(
     Ok(rules)
 }
 
-/// Keeps a file open: a rule for a file of `/proc` is lost when the system forgets the file.
+/// Keeps a file open: a rule for a file of `/proc` is lost when the system drops the file.
 fn hold(file: PathFd) {
     static HELD: OnceLock<PathFd> = OnceLock::new();
     let _ = HELD.set(file);
 }
 
-/// The paths that a pattern of [`DEVICES`] stands for.
+/// Returns the paths that match a pattern of [`DEVICES`].
 fn matching(pattern: &str) -> Vec<std::path::PathBuf> {
     let Some(start) = pattern.strip_suffix('*') else {
         return vec![pattern.into()];

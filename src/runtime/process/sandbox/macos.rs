@@ -1,4 +1,4 @@
-//! Confinement on macOS: the system's own program starts the process by a profile.
+//! Sandbox on macOS: `sandbox-exec` starts the process with a profile.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -7,11 +7,11 @@ use std::process::Command;
 
 use super::Allowed;
 
-/// The system's program.
+/// Path of the system's sandbox program.
 const PROGRAM: &str = "/usr/bin/sandbox-exec";
 
-/// What holds for every process. Folders of users are closed; what the process was given is opened after that, for the
-/// last rule that fits counts.
+/// Rules for every process. They close users' folders; later rules open the allowed paths, since
+/// the last matching rule counts.
 const PROFILE: &str = r#"(version 1)
 (allow default)
 (deny network*)
@@ -24,7 +24,7 @@ const PROFILE: &str = r#"(version 1)
 (allow file-write-data file-read-data (literal "/dev/null"))
 "#;
 
-/// The command, started by the system's program.
+/// Wraps a command so that the system's sandbox program starts it.
 pub(super) fn wrapped(command: &Command, allowed: &Allowed) -> Command {
     let program = Path::new(command.get_program());
     let mut outer = Command::new(PROGRAM);
@@ -56,7 +56,7 @@ fn profile(program: &Path, allowed: &Allowed) -> String {
     profile
 }
 
-/// A path as the profile's language has texts.
+/// Quotes a path as a string of the profile's language.
 fn quoted(path: &Path) -> String {
     let text: OsString = path.into();
     let text = text.to_string_lossy();

@@ -1,7 +1,9 @@
-//! What a process that works for this one may still do: read the files that it was given, and answer.
+//! The sandbox of a child process: it may read the files that it was given, and answer.
 //!
-//! It confines itself, before it reads a byte of a model and while it has one thread. Invariant: whatever the system
-//! cannot keep it from is listed in what is in force ([`Sandbox`]), never passed over.
+//! A process confines itself before it reads any part of a model, while it has one thread. On macOS
+//! the starting command confines it.
+//!
+//! Invariant: every missing protection is listed in [`Sandbox`].
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -17,56 +19,56 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-/// Whether processes are confined.
+/// The sandbox mode of child processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// As far as the system can.
+    /// Confine processes as far as the system can.
     #[default]
     Auto,
-    /// Fully, or they do not start.
+    /// Require full confinement; processes without it do not start.
     Require,
-    /// Not at all.
+    /// Do not confine processes.
     Off,
 }
 
-/// What a process may use, beside what every process needs.
+/// The permissions of a process, besides those that every process needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allowed {
-    /// Files that it may read, and folders that it may read from.
+    /// Files and folders that it may read.
     pub read: Vec<PathBuf>,
-    /// Folders of which it may read the names.
+    /// Folders that it may list.
     pub list: Vec<PathBuf>,
-    /// A folder in which it may do everything but run programs.
+    /// Folder in which it may do everything except run programs.
     pub scratch: Option<PathBuf>,
-    /// The provider, if it needs devices of the machine.
+    /// Name of the provider, if it needs devices of the machine.
     pub devices: Option<String>,
 }
 
-/// How far a process is confined.
+/// The level of confinement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// It has nothing but what it was allowed.
+    /// Only the granted permissions are left.
     Full,
     /// A part of the protection is missing.
     Reduced,
-    /// It has the rights of the user.
+    /// The process has all rights of the user.
     None,
 }
 
-/// What is in force for a process.
+/// The confinement in force for a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
-    /// How far it is confined.
+    /// Level of confinement.
     pub level: Level,
-    /// What it is not kept from, and why.
+    /// Missing protections, with reasons.
     pub missing: Vec<String>,
-    /// The provider whose devices it may use.
+    /// Name of the provider whose devices it may use.
     pub exception: Option<String>,
 }
 
-/// What processes of this program get.
+/// The mode for child processes of this program.
 static CHOSEN: OnceLock<Mode> = OnceLock::new();
 
 impl Mode {
@@ -82,13 +84,13 @@ impl Mode {
         }
     }
 
-    /// Chooses the mode for all processes that this one starts. Only the first choice counts.
+    /// Sets the mode for all child processes. Only the first call counts.
     pub fn choose(self) {
-        // Commands choose once, when they begin.
+        // Commands set it once, when they start.
         let _ = CHOSEN.set(self);
     }
 
-    /// The mode that was chosen.
+    /// Returns the chosen mode, or the default.
     pub fn chosen() -> Self {
         CHOSEN.get().copied().unwrap_or_default()
     }
@@ -100,7 +102,7 @@ impl FromStr for Mode {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut all = Self::ALL.into_iter();
         all.find(|mode| mode.name() == text)
-            .ok_or_else(|| format!("`{text}` is none of auto, require, off"))
+            .ok_or_else(|| format!("invalid mode `{text}`: expected auto, require or off"))
     }
 }
 
@@ -116,7 +118,7 @@ impl Level {
 }
 
 impl Sandbox {
-    /// None.
+    /// Returns the description of a process without a sandbox.
     pub fn none(why: &str) -> Self {
         Self {
             level: Level::None,
@@ -125,7 +127,7 @@ impl Sandbox {
         }
     }
 
-    /// One that lacks this.
+    /// Returns the description of a sandbox with these missing protections.
     fn without(missing: Vec<String>, exception: Option<String>) -> Self {
         let level = if missing.is_empty() {
             Level::Full
@@ -140,7 +142,7 @@ impl Sandbox {
     }
 }
 
-/// `full`, `full, with the devices of qnn`, `reduced (…)`.
+/// Format: `full`, `full, with the devices of qnn`, `reduced (…)`.
 impl fmt::Display for Sandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.level.name())?;
@@ -154,9 +156,9 @@ impl fmt::Display for Sandbox {
     }
 }
 
-/// Confines this process. It must have one thread: others would keep their rights.
+/// Confines this process. It must have only one thread: others would keep their rights.
 ///
-/// What is missing is an error with [`Mode::Require`].
+/// With [`Mode::Require`], a missing protection is an error.
 pub fn enter(mode: Mode, allowed: &Allowed) -> Result<Sandbox, String> {
     if mode == Mode::Off {
         return Ok(Sandbox::none("it is switched off"));
@@ -171,7 +173,7 @@ pub fn enter(mode: Mode, allowed: &Allowed) -> Result<Sandbox, String> {
 #[cfg(target_os = "linux")]
 use linux::confine;
 
-/// The parent has started it in the system's sandbox.
+/// The parent has started the process in the system's sandbox.
 #[cfg(target_os = "macos")]
 fn confine(allowed: &Allowed) -> Sandbox {
     Sandbox::without(Vec::new(), allowed.devices.clone())
@@ -182,7 +184,7 @@ fn confine(_: &Allowed) -> Sandbox {
     Sandbox::none("this system has no sandbox that pkgtool can use")
 }
 
-/// The command, as it is started where a process cannot confine itself.
+/// Wraps the command on systems where a process cannot confine itself.
 pub fn wrapped(command: Command, mode: Mode, allowed: &Allowed) -> Command {
     if cfg!(target_os = "macos") && mode != Mode::Off {
         return macos::wrapped(&command, allowed);
@@ -190,7 +192,8 @@ pub fn wrapped(command: Command, mode: Mode, allowed: &Allowed) -> Command {
     command
 }
 
-/// Whether processes are confined by the command that starts them, so that what they may use must be known before.
+/// `true` if the starting command confines processes, so that the permissions must be known before
+/// the start.
 pub const IS_WRAPPED: bool = cfg!(target_os = "macos");
 
 #[cfg(test)]

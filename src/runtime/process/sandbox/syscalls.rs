@@ -1,7 +1,8 @@
 //! The system calls that a confined process cannot make.
 //!
-//! The lists name what reaches out of the process: programs, sockets, other processes, rights and owners of files, and
-//! parts of the system that no computation needs. Everything else is left to [`super::linux`]'s rules for files.
+//! The lists contain calls that reach outside of the process: programs, sockets, other processes,
+//! rights and owners of files, and parts of the system that no computation needs. All other calls
+//! are allowed, and [`super::linux`] restricts files.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +12,12 @@ use seccompiler::{
     SeccompRule, TargetArch, sock_filter,
 };
 
-/// What every processor's Linux has.
+/// Denied calls that exist on every architecture of Linux.
 const DENIED: &[i64] = &[
     // Programs.
     libc::SYS_execve,
     libc::SYS_execveat,
-    // Networks, and other processes by sockets.
+    // Networks, and other processes through sockets.
     libc::SYS_accept,
     libc::SYS_accept4,
     libc::SYS_bind,
@@ -37,7 +38,7 @@ const DENIED: &[i64] = &[
     libc::SYS_process_vm_writev,
     libc::SYS_ptrace,
     libc::SYS_tkill,
-    // What processes of one user share.
+    // Objects shared by processes of one user.
     libc::SYS_mq_open,
     libc::SYS_mq_unlink,
     libc::SYS_msgctl,
@@ -85,7 +86,7 @@ const DENIED: &[i64] = &[
     libc::SYS_setreuid,
     libc::SYS_setuid,
     libc::SYS_unshare,
-    // Parts of the system with a history of faults, and what is for administrators.
+    // Parts of the system with a history of vulnerabilities, and calls for administrators.
     libc::SYS_acct,
     libc::SYS_adjtimex,
     libc::SYS_bpf,
@@ -125,7 +126,7 @@ const DENIED: &[i64] = &[
     libc::SYS_vhangup,
 ];
 
-/// What only x86-64 has: older forms of the calls above.
+/// Denied calls that exist only on x86-64: older forms of the calls above.
 #[cfg(target_arch = "x86_64")]
 const DENIED_HERE: &[i64] = &[
     libc::SYS_chmod,
@@ -149,22 +150,23 @@ const DENIED_HERE: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const DENIED_HERE: &[i64] = &[];
 
-/// `fchmodat2`, which is younger than the list of the C library. The number is the same everywhere.
+/// Number of `fchmodat2`, which the C library's list lacks. It is the same on all architectures.
 const FCHMODAT2: i64 = 452;
 
 /// `TIOCSTI`, which types into a terminal, and `TIOCLINUX`, which pastes.
 const TYPING: [u64; 2] = [0x5412, 0x541C];
 
-/// The first number of the system calls of x32, which are those of x86-64 once more.
+/// The first number of the x32 system calls, which duplicate those of x86-64.
 #[cfg(target_arch = "x86_64")]
 const X32: u32 = 0x4000_0000;
 
-/// Keeps this process, and all of its threads, from these calls.
+/// Denies these calls to this process and all its threads.
 pub(super) fn restrict() -> Result<(), String> {
     let failed = |error: String| format!("it can make every system call ({error})");
     let denied = denied().and_then(|rules| program(rules, libc::EPERM));
     apply(&denied.map_err(failed)?).map_err(failed)?;
-    // Its flags lie in memory, where no filter sees them: the C library then takes the older call.
+    // The flags of `clone3` are in memory, where a filter cannot read them. With `ENOSYS` the C
+    // library uses the older call.
     let absent = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     apply(&program(absent, libc::ENOSYS).map_err(failed)?).map_err(failed)
 }
@@ -185,10 +187,11 @@ fn program(rules: Rules, error: i32) -> Result<BpfProgram, String> {
     Ok(without_x32(program))
 }
 
-/// Denies the second numbers that calls have.
+/// Denies the x32 numbers of all calls.
 #[cfg(target_arch = "x86_64")]
 fn without_x32(program: BpfProgram) -> BpfProgram {
-    // Load the number; unless it is at or above the first, skip the next; answer with an error.
+    // Load the number; if it is below the first x32 number, skip the next instruction; else return
+    // an error.
     let number = sock_filter {
         code: 0x20,
         jt: 0,
@@ -221,7 +224,7 @@ fn denied() -> Result<Rules, String> {
     let own = u64::from(std::process::id());
     let is_other = |argument| is(argument, SeccompCmpOp::Ne, own);
     let is_not_zero = |argument| is(argument, SeccompCmpOp::Ne, 0);
-    // Signals to others, whole groups among them.
+    // Signals to other processes, including groups.
     for call in [
         libc::SYS_kill,
         libc::SYS_tgkill,
@@ -230,7 +233,7 @@ fn denied() -> Result<Rules, String> {
     ] {
         rules.insert(call, vec![rule(vec![is_other(0)?])?]);
     }
-    // Limits and turns of others.
+    // Limits and scheduling of other processes.
     let limits = vec![is_other(0)?, is_not_zero(0)?];
     rules.insert(libc::SYS_prlimit64, vec![rule(limits)?]);
     for (call, argument) in [
@@ -242,7 +245,7 @@ fn denied() -> Result<Rules, String> {
     ] {
         rules.insert(call, vec![rule(vec![is_not_zero(argument)?])?]);
     }
-    // Processes, but not threads.
+    // New processes, but not threads.
     let thread = u64::from(libc::CLONE_THREAD.unsigned_abs());
     let no_thread = is(0, SeccompCmpOp::MaskedEq(thread), 0)?;
     rules.insert(libc::SYS_clone, vec![rule(vec![no_thread])?]);

@@ -98,7 +98,10 @@ fn other_formats_and_other_values_are_refused() {
     assert!(error.to_string().contains("not ONNX models"), "{error}");
     let text = request(&model("multi_method_xnnpack_fp32.pte"), "get_name");
     let error = load(&text).err().expect("a string");
-    assert!(error.to_string().contains("is a string or a list"), "{error}");
+    assert!(
+        error.to_string().contains("is a string or a list"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -238,10 +238,7 @@ fn a_whole_number_by_zero_is_told() {
             .run(&run([1.0, 0.0]))
             .expect_err("there is no answer");
         let error = error.to_string();
-        assert!(
-            error.contains("an integer is divided by zero"),
-            "{error}"
-        );
+        assert!(error.contains("an integer is divided by zero"), "{error}");
         let answer = session.run(&run([1.0, 3.0])).expect("it runs");
         assert_eq!(answer.outputs[0].to_f64().collect::<Vec<_>>(), [6.0, 2.0]);
     }

@@ -115,7 +115,7 @@ fn a_service_says_what_it_takes() {
         let reply = reply.expect_error(400, "BAD_REQUEST");
         assert_eq!(param(&reply), "model");
         assert!(
-            reply.text().contains("it takes tensors"),
+            reply.text().contains("it supports tensors"),
             "{}",
             reply.text()
         );

@@ -83,7 +83,7 @@ fn an_error_is_a_status_before_the_first_event_and_an_event_after_it() {
             assert!(last["error"]["requestId"].is_string());
         }
     }
-    gateway.until(|| gateway.log().contains("broke off"));
+    gateway.until(|| gateway.log().contains("the answer was interrupted"));
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_client_that_leaves_ends_the_call() {
     let stream = ask(&gateway, &path, &say("local/held", "x").to_string());
     gateway.until(|| upstream.seen() == 1);
     drop(stream);
-    gateway.until(|| gateway.log().contains("not waited for"));
+    gateway.until(|| gateway.log().contains("client disconnected"));
     upstream.release();
 }
 

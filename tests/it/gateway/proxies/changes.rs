@@ -49,7 +49,7 @@ fn a_reload_adds_changes_and_removes_proxies() {
                 one(&first, "key_env = \"NO_SUCH_VARIABLE_HERE\""),
                 "proxies[0].key_env",
             ),
-            (one(&first, "account = \"nobody\""), "no account `nobody`"),
+            (one(&first, "account = \"nobody\""), "unknown account `nobody`"),
             (
                 format!("{both}{}", proxy("3", &[first.url("/")], "")),
                 "proxies[2].name",
@@ -58,7 +58,7 @@ fn a_reload_adds_changes_and_removes_proxies() {
         ] {
             let line = reload(&gateway, &wrong).to_string();
             assert!(
-                line.contains("nothing is taken over") && line.contains(place),
+                line.contains("reload failed") && line.contains(place),
                 "{line}"
             );
             assert_eq!((ask(&gateway, "one"), ask(&gateway, "two")), (200, 200));
@@ -103,7 +103,7 @@ fn a_reload_keeps_what_is_known_of_addresses() {
 fn a_name_of_digits_is_refused_and_shadows_no_number() {
     let backend = Backend::start();
     let said = refused(&proxy("2", &[backend.url("/")], ""));
-    for part in ["proxies[0].name", "`2`", "number of a service", "`proxy-2`"] {
+    for part in ["proxies[0].name", "`2`", "id of a service", "`proxy-2`"] {
         assert!(said.contains(part), "{part} in {said}");
     }
     // A package of such a name is not served, and the others are.
@@ -114,7 +114,7 @@ fn a_name_of_digits_is_refused_and_shadows_no_number() {
         .start();
     gateway.line(|line| {
         let text = line.to_string();
-        text.contains("read as the number of a service") && text.contains("model-2")
+        text.contains("read as a service number") && text.contains("model-2")
     });
     let numbers = ["one", "negate"].map(|name| info(&gateway, name)["id"]["modelId"].clone());
     for (name, number) in ["one", "negate"].into_iter().zip(&numbers) {

@@ -46,7 +46,7 @@ fn what_is_unhealthy_is_not_asked() {
         assert_eq!(info(&gateway, "two")["isActive"], true);
         assert_eq!(ask(&gateway, "two"), 200);
     }
-    let line = gateway.line(|line| line["message"] == "an address of an upstream is unhealthy");
+    let line = gateway.line(|line| line["message"] == "an upstream address is unhealthy");
     assert!(
         line["reason"]
             .as_str()

@@ -36,8 +36,8 @@ fn info(gateway: &Gateway, service: &str) -> Value {
 #[track_caller]
 fn reload(gateway: &Gateway, settings: &str) -> Value {
     const SAID: [&str; 2] = [
-        "settings and keys are read again",
-        "nothing is taken over: the settings stay as they were",
+        "reloaded settings and keys",
+        "reload failed: the settings are unchanged",
     ];
     let said = |line: &Value| {
         line["message"]

@@ -76,11 +76,11 @@ fn what_is_wrong_is_told_with_its_line() {
     let many = "{\"text\": \"a\", \"label\": \"x\"}\n".repeat(101);
     let large = "{\"text\": \"a b c d\", \"label\": \"x\"}\n".repeat(99) + &"\n".repeat(200_000);
     for (content, line, words) in [
-        (&b""[..], None, "there is no row"),
+        (&b""[..], None, "the dataset is empty"),
         (
             b"{\"text\": \"a\", \"label\": \"x\"}\n",
             None,
-            "there is one row",
+            "only one row",
         ),
         (
             b"text,label\na,x\nb,x\n",
@@ -100,9 +100,9 @@ fn what_is_wrong_is_told_with_its_line() {
         ),
         (b"text,label\na,x\n\xe9,y\n", Some(3), "UTF-8"),
         (b"\xff\xfet\0e\0", Some(1), "UTF-16"),
-        (long.as_bytes(), Some(3), "more than 2000 bytes"),
-        (many.as_bytes(), None, "more than 100 rows"),
-        (large.as_bytes(), None, "more than 100000 bytes"),
+        (long.as_bytes(), Some(3), "exceeds the limit of 2000 bytes"),
+        (many.as_bytes(), None, "exceeds the limit of 100 rows"),
+        (large.as_bytes(), None, "exceeds the limit of 100000 bytes"),
     ] {
         let refused = upload(&gateway, "bad", content);
         let shown = String::from_utf8_lossy(&content[..content.len().min(60)]).into_owned();

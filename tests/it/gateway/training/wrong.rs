@@ -65,23 +65,23 @@ fn what_cannot_be_trained_is_refused() {
     derived(&gateway, "hush_sentence", "scenes");
     let path = format!("{BASE}/model/scenes/fit");
     for (body, status, words) in [
-        (json!({"datasetId": dataset}), 400, "neither was given"),
+        (json!({"datasetId": dataset}), 400, "got neither"),
         (
             json!({"datasetId": dataset, "config": {}, "configId": 0}),
             400,
-            "both was given",
+            "got both",
         ),
         (json!({"config": {}}), 400, "datasetId"),
-        (json!({"datasetId": "one", "config": {}}), 400, "wrong"),
+        (json!({"datasetId": "one", "config": {}}), 400, "invalid body"),
         (
             json!({"datasetId": 99, "config": {}}),
             404,
-            "no dataset `99`",
+            "unknown dataset `99`",
         ),
         (
             json!({"datasetId": dataset, "configId": 99}),
             404,
-            "no fit config `99`",
+            "unknown fit config `99`",
         ),
         (
             json!({"datasetId": dataset, "config": {"l2": -1}}),
@@ -91,9 +91,13 @@ fn what_cannot_be_trained_is_refused() {
         (
             json!({"datasetId": dataset, "config": {"precision": "int4"}}),
             400,
-            "there is no precision `int4`",
+            "unknown precision `int4`",
         ),
-        (json!({"datasetId": dataset, "config": "{"}), 400, "no JSON"),
+        (
+            json!({"datasetId": dataset, "config": "{"}),
+            400,
+            "invalid JSON",
+        ),
         (json!({"datasetId": dataset, "config": 1}), 400, "an object"),
     ] {
         let refused = gateway.post(&path, body.to_string()).expect(status);
@@ -114,7 +118,7 @@ fn what_cannot_be_trained_is_refused() {
         )
         .expect(400);
     assert!(
-        refused.text().contains("embeds no pictures"),
+        refused.text().contains("does not embed pictures"),
         "{}",
         refused.text()
     );

@@ -243,9 +243,9 @@ fn too_many_reads() {
     let pages = Pages::with_budget(&fields, 1_000_000);
     let error = onnx::read(&pages).expect_err("out of budget");
     assert!(
-        error.to_string().starts_with(
-            "ModelProto: the header is too large to be one: more than 1000000 reads at offset"
-        ),
+        error
+            .to_string()
+            .starts_with("ModelProto: the header is too large: more than 1000000 reads at offset"),
         "{error}"
     );
 }

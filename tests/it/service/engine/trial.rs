@@ -11,7 +11,7 @@ use crate::support::onnx;
 
 #[track_caller]
 fn assert_inactive(error: &CallError) {
-    let words = "the model fails on every input that it was tried with";
+    let words = "the model failed on every input that was tried";
     assert!(
         matches!(error, CallError::NoInstances(reason) if reason.starts_with(words)),
         "{error}"

@@ -148,7 +148,7 @@ fn what_is_not_there_is_told_with_what_to_do() {
     let error = found.choose(false).expect_err("none is the default");
     assert_eq!(
         error.to_string(),
-        "tokenizer_config.json has the chat templates `rag`, `tool_use`, and none named `default`; name one of them so"
+        "tokenizer_config.json has the chat templates `rag`, `tool_use`, but none named `default`; rename one of them to `default`"
     );
     assert_eq!(found.choose(true).expect("there is one").text(), "b");
 }
@@ -186,11 +186,11 @@ fn broken_files_are_named_with_the_field() {
     }
     let package = Package::new().with("tokenizer_config.json", "{");
     let error = package.find().expect_err("it is broken");
-    assert!(error.to_string().contains("it is no JSON"), "{error}");
+    assert!(error.to_string().contains("invalid JSON"), "{error}");
     let package = Package::new();
     fs::write(package.path().join("chat_template.jinja"), b"\xff").expect("it is written");
     let error = package.find().expect_err("it is broken");
-    assert!(error.to_string().contains("it is no UTF-8"), "{error}");
+    assert!(error.to_string().contains("invalid UTF-8"), "{error}");
     let package = Package::new().with("chat_template.jinja", &"x".repeat((1 << 20) + 1));
     assert!(matches!(package.find(), Err(FindError::Malformed { .. })));
 }

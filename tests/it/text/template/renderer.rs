@@ -172,7 +172,7 @@ fn errors_name_the_file_and_the_line() {
     };
     assert_eq!(
         error("\n\n{{ raise_exception('Roles must alternate') }}").to_string(),
-        "the chat template (tokenizer_config.json, line 3) does not take this conversation: Roles must alternate"
+        "the chat template (tokenizer_config.json, line 3) rejects this conversation: Roles must alternate"
     );
     let macroed = "{% macro m() %}\n{{ raise_exception('deep') }}{% endmacro %}\n{{ m() }}";
     let told = error(macroed);

@@ -293,7 +293,7 @@ pub(super) const CASES: &[Case] = &[
         "vad",
         |r| r.copy_all("xnnpack", "xnnpack_old"),
         &[
-            "PKG049 xnnpack_old/config.json /model ~ xnnpack/config.json is a config of `fsmn_vad` for xnnpack already",
+            "PKG049 xnnpack_old/config.json /model ~ xnnpack/config.json is already a config of `fsmn_vad` for xnnpack",
         ],
     ),
     #[cfg(unix)]

@@ -38,7 +38,7 @@ pub(super) const ODDITIES: &[Case] = &[
         ],
     ),
     case(
-        "a character without a shape",
+        "an invisible character",
         "ssdlite",
         |r| r.set(C, FILE, Value::from(format!("\u{200b}{NAME}.pte"))),
         &["PKG015 xnnpack/config.json /variants/0/file ~ has U+200B where"],
@@ -70,13 +70,13 @@ pub(super) const ODDITIES: &[Case] = &[
         "a name without its extension",
         "ssdlite",
         |r| r.set(C, FILE, Value::from(NAME)),
-        &["PKG015 xnnpack/config.json /variants/0/file ~ The extension belongs to the name"],
+        &["PKG015 xnnpack/config.json /variants/0/file ~ The reference must include the extension"],
     ),
     case(
         "a download that did not end",
         "ssdlite",
         |r| r.rename(SSD, &format!("{SSD}.part")),
-        &["PKG015 xnnpack/config.json /variants/0/file ~ a download that did not end"],
+        &["PKG015 xnnpack/config.json /variants/0/file ~ is an unfinished download"],
     ),
     case(
         "a model that is packed",
@@ -109,7 +109,7 @@ pub(super) const ODDITIES: &[Case] = &[
         "ssdlite",
         |r| r.set(C, SHAPE, json!(["batch", 8])),
         &[
-            "PKG004 xnnpack/config.json /variants/0/methods/forward/inputs/0/shape/0 ~ write -1 for a dimension that is open",
+            "PKG004 xnnpack/config.json /variants/0/methods/forward/inputs/0/shape/0 ~ write -1 for a dynamic dimension",
         ],
     ),
     case(

@@ -106,7 +106,9 @@ impl Comparison<'_> {
                     let found = variant.part(&name, of_reference.len() == 1);
                     let outcome = match found {
                         Some(part) => self.compare(&a, part, *engine, &mut starter),
-                        None => Outcome::Skipped(format!("the variant has no `{}`", defuse_line(&name))),
+                        None => {
+                            Outcome::Skipped(format!("the variant has no `{}`", defuse_line(&name)))
+                        }
                     };
                     rows.push(Row::new(variant, *engine, name.clone(), outcome));
                 }

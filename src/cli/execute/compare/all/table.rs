@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::super::figures::{FIGURES, figures, write_table};
+use super::super::figures::{FIGURES, figures};
 use super::super::report::ComparisonReport;
 use super::document::{Document, Outcome, Row};
+use crate::diagnostic::{Align, Table};
 use crate::source::text::defuse_line;
 
 /// Maximum number of remarks per row.
@@ -27,12 +28,16 @@ impl Document {
         if let Some(reading) = self.reading() {
             writeln!(text, "  {reading}")?;
         }
-        let rows = self.rows.iter().enumerate();
-        let rows = rows.map(|(place, row)| cells(place + 1, row, ""));
-        let columns: Vec<&str> = head().collect();
-        let head = head().map(str::to_owned).collect();
-        let rows: Vec<_> = std::iter::once(head).chain(rows).collect();
-        write_table(text, &rows, |column| is_number(columns[column]))?;
+        let align = |name| match is_number(name) {
+            true => Align::Right,
+            false => Align::Left,
+        };
+        let mut table = Table::new(head().map(align)).indented();
+        table.row(head());
+        for (place, row) in self.rows.iter().enumerate() {
+            table.row(cells(place + 1, row, ""));
+        }
+        write!(text, "{table}")?;
         for (line, places) in self.remarks() {
             writeln!(text, "{}: {line}", listed(&places))?;
         }

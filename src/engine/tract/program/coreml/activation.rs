@@ -1,4 +1,4 @@
-//! Activations.
+//! Core ML activation functions.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -8,9 +8,9 @@ use super::held::Held;
 use super::{Lowering, Operation, Table, one};
 use crate::tensor::DType;
 
-/// The operations of this theme.
+/// The operations of this file.
 pub(super) const TABLE: Table = &[
-    // Where negative `alpha · x`, both at most `beta`.
+    // `alpha · x` for negative `x`, then clamped to at most `beta`.
     (&["clamped_relu"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
         let (alpha, beta) = factors(lowering, operation)?;
@@ -36,7 +36,7 @@ pub(super) const TABLE: Table = &[
                 let gate = lowering.function("sigmoid", gate)?;
                 return lowering.two("mul", x, gate).map(one);
             }
-            other => bail!("gelu by {other} is not supported"),
+            other => bail!("unsupported gelu mode `{other}`"),
         };
         let dtype = lowering.dtype(operation)?;
         let args = vec![x.into(), Arg::Text(mode.to_owned())];
@@ -81,7 +81,7 @@ pub(super) const TABLE: Table = &[
         let x = lowering.tensor(operation, "x")?;
         softplus(lowering, x).map(one)
     }),
-    // `alpha · log(1 + exp(beta · x))` with factors of each channel.
+    // `alpha · log(1 + exp(beta · x))` with factors for each channel.
     (&["softplus_parametric"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
         let alpha = by_channel(lowering, operation, "alpha", x)?;
@@ -112,11 +112,11 @@ pub(super) const TABLE: Table = &[
     }),
 ];
 
-/// `alpha` and `beta`.
+/// Returns the arguments `alpha` and `beta`.
 fn factors(lowering: &Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<(f64, f64)> {
     let factors = ["alpha", "beta"].map(|name| {
         let held = lowering.optional(operation, name)?;
-        ensure!(held.is_some(), "the argument `{name}` is missing");
+        ensure!(held.is_some(), "missing argument `{name}`");
         lowering.float(operation, name, 0.0)
     });
     let [alpha, beta] = factors;
@@ -128,7 +128,7 @@ fn leaky(lowering: &mut Lowering<'_, '_, '_>, x: Wire, alpha: f64) -> TractResul
     lowering.aten("aten::leaky_relu.out", args, DType::Float32)
 }
 
-/// Numbers of each channel, which is the second dimension.
+/// Returns numbers for each channel, which is the second dimension.
 fn by_channel(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
@@ -143,7 +143,7 @@ fn by_channel(
     lowering.along(wire, 1, rank)
 }
 
-/// `alpha · x + beta`, held to 0 and 1.
+/// Computes `alpha · x + beta`, clamped to the range 0 to 1.
 fn hard(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let x = lowering.tensor(operation, "x")?;
     let alpha = lowering.float(operation, "alpha", 0.2)?;
@@ -157,7 +157,7 @@ fn hard(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResu
     lowering.aten("aten::clamp.out", args, dtype).map(one)
 }
 
-/// `log(1 + exp(x))` without large exponentials: `max(x, 0) + log1p(exp(-|x|))`.
+/// Computes `log(1 + exp(x))` without overflow: `max(x, 0) + log1p(exp(-|x|))`.
 fn softplus(lowering: &mut Lowering<'_, '_, '_>, x: Wire) -> TractResult<Wire> {
     let float = DType::Float32;
     let mut apply = |name: &str, x: Wire| lowering.aten(name, vec![x.into()], float);

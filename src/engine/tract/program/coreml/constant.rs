@@ -1,4 +1,4 @@
-//! Constants: in the program, and in its weight file.
+//! Reads Core ML constants from the program and its weight file.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -9,21 +9,21 @@ use crate::model::executorch::Data;
 use crate::model::executorch::coreml::{Content, Kind, Value};
 use crate::tensor::DType;
 
-/// Most elements of a constant.
+/// Maximum number of elements of a constant.
 const MAX_ELEMENTS: u64 = 1 << 32;
 
 impl Lowering<'_, '_, '_> {
-    /// A constant as a tensor.
+    /// Adds a constant as a tensor.
     pub(super) fn constant(&mut self, value: &Value) -> TractResult<Wire> {
         let stored = dtype_of(value.ty.kind)?;
         let dtype = self.rounding.held(stored);
         let dims: Option<Vec<u64>> = value.ty.dims.iter().copied().collect();
-        let dims = dims.context("a constant of open sizes")?;
+        let dims = dims.context("sizes of a constant are not fixed")?;
         if let (Content::Blob(offset), None) = (&value.content, bits_of(value.ty.kind)) {
             let blob = self.package.blob(self.frame.weights.program(), *offset)?;
             ensure!(
                 blob.kind == value.ty.kind,
-                "{:?} are stored for {:?}",
+                "stored type differs: got {:?}, expected {:?}",
                 blob.kind,
                 value.ty.kind
             );
@@ -44,7 +44,7 @@ impl Lowering<'_, '_, '_> {
             .try_fold(1_usize, |count, dim| count.checked_mul(*dim));
         ensure!(
             count == Some(elements.len()),
-            "{} elements for a shape of {shape:?}",
+            "wrong number of elements: got {} for the shape {shape:?}",
             elements.len()
         );
         let tensor = match &value.content {
@@ -64,29 +64,30 @@ impl Lowering<'_, '_, '_> {
         self.frame.builder.constant(Arc::new(tensor), dtype)
     }
 
-    /// The elements of a constant as integers; of floats, as many zeros as there are.
+    /// Returns the elements of a constant as integers. Floats are returned as zeros.
     pub(super) fn elements(&self, value: &Value) -> TractResult<Vec<i64>> {
         let count = value.ty.count().filter(|count| *count <= MAX_ELEMENTS);
-        let count = usize::try_from(count.context("a constant without sizes")?)?;
+        let count =
+            usize::try_from(count.context("sizes of a constant are missing or too large")?)?;
         let elements: Vec<i64> = match &value.content {
             Content::Ints(ints) => ints.clone(),
             Content::Bools(bools) => bools.iter().map(|&bool| bool.into()).collect(),
             Content::Floats(floats) => vec![0; floats.len()],
-            Content::Texts(_) => bail!("a text that should be a tensor"),
+            Content::Texts(_) => bail!("expected a tensor, got a text"),
             Content::Bytes(bytes) => unpacked(value.ty.kind, bytes, count)?,
             Content::Blob(offset) => {
                 let (kind, bytes) = self.stored(*offset, count)?;
                 unpacked(kind, &bytes, count)?
             }
         };
-        // What is all zero is absent.
+        // An all-zero constant has no stored elements.
         if elements.is_empty() && count < 1 << 16 {
             return Ok(vec![0; count]);
         }
         Ok(elements)
     }
 
-    /// The bytes of so many elements in a record, and what they are.
+    /// Returns the bytes of `count` elements in a record of the weight file, and their type.
     fn stored(&self, offset: u64, count: usize) -> TractResult<(Kind, Vec<u8>)> {
         let blob = self.package.blob(self.frame.weights.program(), offset)?;
         let bits = bits_of(blob.kind).unwrap_or(dtype_of(blob.kind)?.size() * 8);
@@ -99,8 +100,8 @@ impl Lowering<'_, '_, '_> {
         Ok((blob.kind, bytes))
     }
 
-    /// The elements of a constant that are of a byte or less; of others nothing.
-    #[expect(clippy::cast_precision_loss, reason = "small integers")]
+    /// Returns the elements of a constant of at most 8 bits each, or `None` for wider types.
+    #[expect(clippy::cast_precision_loss, reason = "at most 8 bits")]
     pub(super) fn codes(&self, value: &Value) -> TractResult<Option<Vec<f32>>> {
         let kind = value.ty.kind;
         let is_signed = matches!(kind, Kind::Int4 | Kind::Int8);
@@ -116,9 +117,13 @@ impl Lowering<'_, '_, '_> {
             return Ok(Some(elements.into_iter().map(|code| code as f32).collect()));
         };
         let count = value.ty.count().filter(|count| *count <= MAX_ELEMENTS);
-        let count = usize::try_from(count.context("a constant without sizes")?)?;
+        let count =
+            usize::try_from(count.context("sizes of a constant are missing or too large")?)?;
         let (stored, bytes) = self.stored(offset, count)?;
-        ensure!(stored == kind, "{stored:?} are stored for {kind:?}");
+        ensure!(
+            stored == kind,
+            "stored type differs: got {stored:?}, expected {kind:?}"
+        );
         let unused = 16 - bits;
         let code = |at: usize| {
             let start = at * bits as usize;
@@ -134,23 +139,23 @@ impl Lowering<'_, '_, '_> {
     }
 }
 
-/// The first of floats that lie as bytes.
+/// Returns the first of the floats stored as bytes.
 pub(super) fn first_float(value: &Value, bytes: &[u8]) -> TractResult<f64> {
     let floats = halves(dtype_of(value.ty.kind)?, bytes)?;
     Ok(floats.first().copied().unwrap_or(0.0).into())
 }
 
-/// float16 or bfloat16 from their bytes.
+/// Decodes float16 or bfloat16 from bytes.
 fn halves(dtype: DType, bytes: &[u8]) -> TractResult<Vec<f32>> {
     ensure!(
         matches!(dtype, DType::Float16 | DType::Bfloat16),
-        "{dtype} as bytes in a program"
+        "unsupported type of a constant stored as bytes: {dtype}"
     );
     let (halves, _) = bytes.as_chunks::<2>();
     Ok(halves.iter().map(|half| widen(dtype, *half)).collect())
 }
 
-/// Bits of an element that is less than a byte.
+/// Returns the number of bits of an element narrower than a byte.
 fn bits_of(kind: Kind) -> Option<u64> {
     match kind {
         Kind::Uint1 => Some(1),
@@ -162,13 +167,13 @@ fn bits_of(kind: Kind) -> Option<u64> {
     }
 }
 
-/// Integers from their bytes; those of less than a byte lie one after another, the lowest bits first.
+/// Unpacks integers from bytes. Elements narrower than a byte are packed, lowest bits first.
 fn unpacked(kind: Kind, bytes: &[u8], count: usize) -> TractResult<Vec<i64>> {
     let bits = bits_of(kind).unwrap_or(dtype_of(kind)?.size() * 8);
     let needed = (count as u64).saturating_mul(bits).div_ceil(8);
     ensure!(
         needed <= bytes.len() as u64,
-        "{count} elements of {bits} bits in {} bytes",
+        "constant too short: {count} elements of {bits} bits in {} bytes",
         bytes.len()
     );
     let signed = matches!(

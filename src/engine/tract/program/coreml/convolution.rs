@@ -1,4 +1,4 @@
-//! Convolutions of one to three dimensions, and backwards.
+//! Core ML convolutions and transposed convolutions over one to three dimensions.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -9,12 +9,16 @@ use super::shape::padded;
 use super::window::Window;
 use super::{Lowering, Operation, Table, one};
 
-/// The operations of this theme.
+/// The operations of this file.
 pub(super) const TABLE: Table = &[(&["conv"], convolution), (&["conv_transpose"], transposed)];
 
 fn spatial(lowering: &Lowering<'_, '_, '_>, weight: Wire) -> TractResult<Vec<i64>> {
     let shape = lowering.shape(weight)?;
-    ensure!(shape.len() > 2, "a kernel of {} dimensions", shape.len());
+    ensure!(
+        shape.len() > 2,
+        "unsupported rank of a kernel: expected 3 or more, got {}",
+        shape.len()
+    );
     shape[2..].iter().map(|size| Ok(size.to_i64()?)).collect()
 }
 
@@ -29,7 +33,7 @@ fn convolution(
     let sizes = lowering.shape(x)?;
     ensure!(
         sizes.len() == kernel.len() + 2,
-        "a tensor of {} dimensions",
+        "ranks of the input and the kernel differ: the input has {}",
         sizes.len()
     );
     let window = Window::read(lowering, operation, &kernel, &sizes[2..])?;
@@ -55,14 +59,15 @@ fn convolution(
     lowering.aten("aten::convolution.out", args, dtype).map(one)
 }
 
-/// What is cut away before, and how large the result is, along one dimension that would be `full`.
+/// Crop of a transposed convolution along one dimension: elements removed before, and the resulting
+/// size.
 struct Cut {
     before: i64,
     size: i64,
 }
 
 impl Cut {
-    /// What strides and padding leave; `wanted` is the size that is asked for.
+    /// Computes the crop of a `full` size from strides and padding; `wanted` is the requested size.
     fn new(kind: &str, full: i64, even: i64, pads: [i64; 2], wanted: Option<i64>) -> Self {
         let size = wanted.unwrap_or(match kind {
             "same" | "same_lower" => even,
@@ -78,7 +83,8 @@ impl Cut {
     }
 }
 
-/// The whole result is computed and what is padding cut off; what `output_shape` has more is added at the end.
+/// Lowers a transposed convolution. Padding is cropped from the full result; `output_shape` may
+/// extend it at the end.
 fn transposed(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
@@ -90,7 +96,7 @@ fn transposed(
     let sizes = lowering.shape(x)?;
     ensure!(
         sizes.len() == kernel.len() + 2,
-        "a tensor of {} dimensions",
+        "ranks of the input and the kernel differ: the input has {}",
         sizes.len()
     );
     let kind = lowering.text(operation, "pad_type", "valid")?;
@@ -99,7 +105,7 @@ fn transposed(
     let wanted = wanted.map(|wanted| {
         let from = wanted.len().checked_sub(kernel.len());
         let wanted = from.map(|from| wanted[from..].to_vec());
-        wanted.context("no sizes of the result")
+        wanted.context("sizes of the result are missing")
     });
     let wanted = wanted.transpose()?;
     let (pads, mut more) = (vec![0; kernel.len()], vec![0; kernel.len()]);
@@ -111,7 +117,7 @@ fn transposed(
         let Ok(size) = sizes[at + 2].to_i64() else {
             ensure!(
                 wanted.is_none() && (kind == "valid" || kind == "custom"),
-                "padding by {kind} of a size that only a run knows is not supported"
+                "unsupported padding `{kind}` of a size known only at run time"
             );
             let end = (sizes[at + 2].clone() - 1) * window.strides[at] + reach - pads[1];
             cuts.push((pads[0].to_dim(), end));
@@ -122,7 +128,7 @@ fn transposed(
         let end = cut.before + cut.size;
         ensure!(
             cut.before >= 0 && cut.size > 0 && end - full < window.strides[at].max(reach),
-            "a result of {} of which {} are cut off before, where {full} are computed",
+            "invalid output size {}: {} elements are cropped before, {full} are computed",
             cut.size,
             cut.before
         );

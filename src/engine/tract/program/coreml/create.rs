@@ -1,4 +1,4 @@
-//! Tensors made of numbers, and of what other tensors say about places.
+//! Core ML operations that create tensors from numbers, or from positions in other tensors.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -10,9 +10,9 @@ use super::shape::INDEX;
 use super::{Lowering, Operation, Table, one};
 use crate::tensor::DType;
 
-/// The operations of this theme.
+/// The operations of this file.
 pub(super) const TABLE: Table = &[
-    // Everything outside a band around the diagonal becomes zero.
+    // Sets everything outside of a band around the diagonal to zero.
     (&["band_part"], |lowering, operation| {
         let mut x = lowering.tensor(operation, "x")?;
         let lower = lowering.int(operation, "lower", -1)?;
@@ -28,7 +28,9 @@ pub(super) const TABLE: Table = &[
         Ok(one(x))
     }),
     (&["fill"], |lowering, operation| {
-        let shape = lowering.sizes(operation, "shape")?.context("no shape")?;
+        let shape = lowering
+            .sizes(operation, "shape")?
+            .context("missing argument `shape`")?;
         filled(lowering, operation, &shape)
     }),
     (&["fill_like"], |lowering, operation| {
@@ -65,7 +67,7 @@ fn filled(
     Ok(one(Wire { outlet, ..value }))
 }
 
-/// A number as a tensor of the result's dtype.
+/// Returns a number as a tensor of the result's dtype.
 fn number(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
@@ -79,7 +81,8 @@ fn number(
     }
 }
 
-/// One value where a new dimension's place is the index, another elsewhere.
+/// Lowers one-hot encoding: one value where the position in a new dimension equals the index,
+/// another value elsewhere.
 fn one_hot(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let indices = lowering.tensor(operation, "indices")?;
     let mut indices = lowering.frame.builder.cast(indices, INDEX)?;
@@ -88,7 +91,7 @@ fn one_hot(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractR
     let axis = super::held::axis_of(lowering.int(operation, "axis", -1)?, rank)?;
     let count = lowering.sizes(operation, "one_hot_vector_size")?;
     let count = count.and_then(|count| count.into_iter().next());
-    let count = count.context("no size of the vectors")?;
+    let count = count.context("missing argument `one_hot_vector_size`")?;
     shape.insert(axis, count.clone());
     check_room(&shape)?;
     let args = vec![Arg::from(0), Arg::Int(count), Arg::from(1)];
@@ -103,7 +106,7 @@ fn one_hot(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractR
     lowering.chosen(hit, on, off).map(one)
 }
 
-/// Numbers from a start up to an end: integers that perhaps only a run knows, or known floats.
+/// Lowers a range of integers, which may be known only at run time, or of constant floats.
 fn range(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let dtype = lowering.dtype(operation)?;
     let parts = ["start", "end", "step"].map(|name| -> TractResult<Arg> {
@@ -112,7 +115,9 @@ fn range(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
         }
         let sizes = lowering.sizes(operation, name)?;
         let first = sizes.and_then(|sizes| sizes.into_iter().next());
-        Ok(Arg::Int(first.with_context(|| format!("no `{name}`"))?))
+        Ok(Arg::Int(
+            first.with_context(|| format!("missing argument `{name}`"))?,
+        ))
     });
     let [start, end, step] = parts;
     let args = vec![start?, end?, step?];

@@ -1,4 +1,4 @@
-//! Parts of tensors at places that only a run knows, and parts that go backwards.
+//! Core ML slices with bounds computed at run time, and slices with negative strides.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -10,31 +10,32 @@ use super::shape::INDEX;
 use super::{Lowering, Operation, one};
 use crate::engine::tract::kernel::Kernel;
 
-/// How an operation says where parts end.
+/// How an operation specifies the ends of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ends {
-    /// By the places behind the last ones (`end`), with masks and strides.
+    /// By end positions (`end`), with masks and strides.
     Places,
-    /// By how many there are (`size`).
+    /// By sizes (`size`).
     Sizes,
 }
 
-/// What is known of a part before a run.
+/// The parts of a slice that are known before a run.
 #[derive(Debug, Clone)]
 struct Rules {
     ends: Ends,
     stride: Vec<i64>,
-    /// From the first place on, up to the last one, a single place.
+    /// `begin_mask`, `end_mask` and `squeeze_mask`: start at the first position, end at the last
+    /// one, take a single position.
     masks: [Vec<bool>; 3],
 }
 
 impl Rules {
-    /// The places of a part along one dimension, as Python's slices count them.
+    /// Returns the positions of a slice along one dimension, counted as in Python.
     fn places(&self, at: usize, size: usize, begin: i64, end: i64) -> TractResult<Vec<usize>> {
         let is = |mask: usize| self.masks[mask].get(at) == Some(&true);
         let count = i64::try_from(size)?;
         let step = self.stride.get(at).copied().unwrap_or(1);
-        ensure!(step != 0, "a stride of 0");
+        ensure!(step != 0, "the stride is 0");
         let from_end = |place: i64| {
             if place < 0 {
                 place.saturating_add(count)
@@ -44,10 +45,13 @@ impl Rules {
         };
         if is(2) {
             let place = from_end(if is(0) { 0 } else { begin });
-            ensure!((0..count).contains(&place), "place {begin} of {size}");
+            ensure!(
+                (0..count).contains(&place),
+                "position {begin} is out of range for a dimension of size {size}"
+            );
             return Ok(vec![usize::try_from(place)?]);
         }
-        // What lies outside begins or ends at the edge.
+        // Bounds out of range are clamped to the dimension.
         let (least, most) = if step > 0 {
             (0, count)
         } else {
@@ -67,7 +71,10 @@ impl Rules {
             (Ends::Sizes, false, _) if end < 1 => most,
             (Ends::Sizes, false, _) => {
                 let end = begin.saturating_add(end);
-                ensure!(end <= count, "a part up to {end} of {size}");
+                ensure!(
+                    end <= count,
+                    "slice ends at {end}, beyond the dimension of size {size}"
+                );
                 end
             }
         };
@@ -81,7 +88,8 @@ impl Rules {
     }
 }
 
-/// A part whose places are counted when it runs. Its sizes are those that the program declares.
+/// Lowers a slice whose positions are computed at run time. Its sizes are those declared in the
+/// program.
 pub(super) fn by_run(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
@@ -100,7 +108,7 @@ pub(super) fn by_run(
         let shape = lowering.shape(wire)?;
         ensure!(
             shape == [rank.to_dim()],
-            "`{name}` of shape {shape:?} for {rank} dimensions"
+            "invalid shape of `{name}`: got {shape:?} for {rank} dimensions"
         );
         inputs.push(wire.outlet);
     }
@@ -117,7 +125,7 @@ pub(super) fn by_run(
     let (mut dims, is_open) = lowering.declared(operation, 0)?;
     ensure!(
         dims.len() + single.len() == rank,
-        "a part of {} dimensions",
+        "invalid rank of a slice: {}",
         dims.len()
     );
     for at in &single {
@@ -137,7 +145,7 @@ pub(super) fn by_run(
             let places = rules.places(at, *size, begin[at], end[at])?;
             ensure!(
                 wanted[at].is_none_or(|wanted| wanted == places.len()),
-                "{} places of dimension {at} where the program declares {:?}",
+                "wrong size of dimension {at} of a slice: {} positions, but the program declares {:?}",
                 places.len(),
                 wanted[at]
             );

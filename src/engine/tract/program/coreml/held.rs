@@ -1,4 +1,4 @@
-//! How values of a program are held, and how operations read their arguments.
+//! Representation of values in a Core ML program, and access to the arguments of operations.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -8,27 +8,27 @@ use super::{Lowering, Value};
 use crate::model::executorch::coreml::{Argument, Content, Operation};
 use crate::tensor::DType;
 
-/// A value.
+/// A value of a Core ML program.
 #[derive(Debug, Clone)]
 pub(super) enum Held {
     /// A tensor.
     Tensor(Wire),
-    /// Integers of sizes that perhaps only a run knows: a number, or a list of them.
+    /// Integers that may depend on sizes known only at run time: a number or a list.
     Sizes {
         /// The integers.
         sizes: Vec<TDim>,
-        /// Whether it is a number, and no list of one.
+        /// Whether this is a number. A list with one element is not.
         is_number: bool,
     },
-    /// A constant whose elements were not needed as a tensor yet.
+    /// A constant that has not been needed as a tensor yet.
     Constant(Value),
 }
 
 impl Lowering<'_, '_, '_> {
-    /// The arguments of this name, each as it is held; empty where there are none.
+    /// Returns the values of an argument; a missing argument is empty.
     pub(super) fn all(&self, operation: &Operation, name: &str) -> TractResult<Vec<Held>> {
         let Some(arguments) = operation.inputs.get(name) else {
-            // Packed weights of iOS16 stand beside the arguments.
+            // The packed weights of iOS16 are stored in attributes instead of arguments.
             let attribute = operation.attributes.get(name);
             return Ok(attribute.cloned().map(Held::Constant).into_iter().collect());
         };
@@ -36,24 +36,24 @@ impl Lowering<'_, '_, '_> {
             Argument::Value(value) => Ok(Held::Constant(value.clone())),
             Argument::Name(name) => {
                 let held = self.values.get(name).cloned();
-                held.with_context(|| format!("nothing gives `{name}`"))
+                held.with_context(|| format!("value `{name}` is not computed"))
             }
         });
         held.collect()
     }
 
-    /// An argument, if it is given.
+    /// Returns an argument, if it is present.
     pub(super) fn optional(&self, operation: &Operation, name: &str) -> TractResult<Option<Held>> {
         Ok(self.all(operation, name)?.into_iter().next())
     }
 
-    /// An argument.
+    /// Returns an argument.
     pub(super) fn held_arg(&self, operation: &Operation, name: &str) -> TractResult<Held> {
         let held = self.optional(operation, name)?;
-        held.with_context(|| format!("the argument `{name}` is missing"))
+        held.with_context(|| format!("missing argument `{name}`"))
     }
 
-    /// A value as a tensor.
+    /// Returns a value as a tensor.
     pub(super) fn wire(&mut self, held: &Held) -> TractResult<Wire> {
         match held {
             Held::Tensor(wire) => Ok(*wire),
@@ -80,14 +80,14 @@ impl Lowering<'_, '_, '_> {
         }
     }
 
-    /// A named value as a tensor.
+    /// Returns a named value as a tensor.
     pub(super) fn named(&mut self, name: &str) -> TractResult<Wire> {
         let held = self.values.get(name).cloned();
-        let held = held.with_context(|| format!("nothing gives `{name}`"))?;
+        let held = held.with_context(|| format!("value `{name}` is not computed"))?;
         self.wire(&held)
     }
 
-    /// An argument as a tensor. Constants are made a tensor once.
+    /// Returns an argument as a tensor. Each constant is converted only once.
     pub(super) fn tensor(&mut self, operation: &Operation, name: &str) -> TractResult<Wire> {
         let held = self.held_arg(operation, name)?;
         let wire = self.wire(&held)?;
@@ -99,7 +99,7 @@ impl Lowering<'_, '_, '_> {
         Ok(wire)
     }
 
-    /// An argument as a tensor, if it is given.
+    /// Returns an argument as a tensor, if it is present.
     pub(super) fn optional_tensor(
         &mut self,
         operation: &Operation,
@@ -111,7 +111,7 @@ impl Lowering<'_, '_, '_> {
         self.tensor(operation, name).map(Some)
     }
 
-    /// How many dimensions a value has.
+    /// Returns the number of dimensions of a value.
     pub(super) fn rank_of(&self, held: &Held) -> TractResult<usize> {
         match held {
             Held::Sizes { is_number, .. } => Ok(usize::from(!is_number)),
@@ -120,8 +120,9 @@ impl Lowering<'_, '_, '_> {
         }
     }
 
-    /// Integers that a number or a list is, if they are known before the run or are sizes; nothing for a value of
-    /// more dimensions, whose shape a list would lose.
+    /// Returns the integers of a number or list, if they are known before the run or are sizes.
+    ///
+    /// Returns `None` for values with more dimensions, whose shape would get lost in a list.
     pub(super) fn as_sizes(&self, held: &Held) -> TractResult<Option<Vec<TDim>>> {
         if self.rank_of(held)? > 1 {
             return Ok(None);
@@ -129,14 +130,14 @@ impl Lowering<'_, '_, '_> {
         self.sizes_of(held)
     }
 
-    /// Integers that a value is, if they are known before the run, or are sizes.
+    /// Returns the integers of a value, if they are known before the run or are sizes.
     pub(super) fn sizes_of(&self, held: &Held) -> TractResult<Option<Vec<TDim>>> {
         let ints = |ints: &[i64]| Some(ints.iter().map(ToDim::to_dim).collect());
         Ok(match held {
             Held::Sizes { sizes, .. } => Some(sizes.clone()),
             Held::Constant(value) => match &value.content {
                 Content::Ints(values) => {
-                    // Zeros are absent where all of them are.
+                    // An all-zero constant has no stored elements.
                     let count = usize::try_from(value.ty.count().unwrap_or(0))?;
                     if values.is_empty() && count > 0 && count < 64 {
                         Some(vec![TDim::Val(0); count])
@@ -167,7 +168,7 @@ impl Lowering<'_, '_, '_> {
         })
     }
 
-    /// Sizes of a list, if they are given.
+    /// Returns the sizes of a list, if it is present.
     pub(super) fn sizes(
         &self,
         operation: &Operation,
@@ -177,19 +178,18 @@ impl Lowering<'_, '_, '_> {
             return Ok(None);
         };
         let sizes = self.sizes_of(&held)?;
-        let sizes =
-            sizes.with_context(|| format!("`{name}` is only known when the program runs"))?;
+        let sizes = sizes.with_context(|| format!("`{name}` is known only at run time"))?;
         Ok(Some(sizes))
     }
 
-    /// Integers of a list, if they are given.
+    /// Returns the integers of a list, if it is present.
     pub(super) fn ints(&self, operation: &Operation, name: &str) -> TractResult<Option<Vec<i64>>> {
         let sizes = self.sizes(operation, name)?;
         let ints = sizes.map(|sizes| sizes.iter().map(|size| Ok(size.to_i64()?)).collect());
         ints.transpose()
     }
 
-    /// An integer, or what it is by default.
+    /// Returns an integer, or its default.
     pub(super) fn int(&self, operation: &Operation, name: &str, default: i64) -> TractResult<i64> {
         let ints = self.ints(operation, name)?;
         Ok(ints
@@ -197,7 +197,7 @@ impl Lowering<'_, '_, '_> {
             .unwrap_or(default))
     }
 
-    /// A number, or what it is by default.
+    /// Returns a number, or its default.
     pub(super) fn float(
         &self,
         operation: &Operation,
@@ -210,7 +210,7 @@ impl Lowering<'_, '_, '_> {
         }
     }
 
-    /// A number that is known.
+    /// Returns a number known before the run.
     #[expect(clippy::cast_precision_loss, reason = "such numbers are small")]
     fn number(&self, held: &Held) -> TractResult<f64> {
         Ok(match held {
@@ -218,21 +218,21 @@ impl Lowering<'_, '_, '_> {
                 Content::Floats(floats) => floats.first().copied().unwrap_or(0.0),
                 Content::Ints(ints) => ints.first().copied().unwrap_or(0) as f64,
                 Content::Bytes(bytes) => first_float(value, bytes)?,
-                _ => bail!("a constant that is no number"),
+                _ => bail!("expected a number, got another constant"),
             },
             Held::Sizes { sizes, .. } => match sizes.first() {
                 Some(size) => size.to_i64()? as f64,
-                None => bail!("no number"),
+                None => bail!("expected a number, got an empty list"),
             },
             Held::Tensor(wire) => {
                 let known = self.frame.builder.known(wire.outlet)?;
-                let known = known.context("a number is only known when the program runs")?;
+                let known = known.context("a number is known only at run time")?;
                 known.cast_to_scalar::<f64>()?
             }
         })
     }
 
-    /// Booleans of a list; empty where there are none.
+    /// Returns the booleans of a list; a missing list is empty.
     pub(super) fn bools(&self, operation: &Operation, name: &str) -> TractResult<Vec<bool>> {
         match self.optional(operation, name)? {
             None => Ok(Vec::new()),
@@ -242,13 +242,13 @@ impl Lowering<'_, '_, '_> {
                     Ok(vec![false; usize::try_from(count)?])
                 }
                 Content::Bools(bools) => Ok(bools),
-                _ => bail!("`{name}` is no boolean"),
+                _ => bail!("`{name}` is not a boolean"),
             },
-            Some(_) => bail!("`{name}` is only known when the program runs"),
+            Some(_) => bail!("`{name}` is known only at run time"),
         }
     }
 
-    /// A boolean, or what it is by default.
+    /// Returns a boolean, or its default.
     pub(super) fn bool(
         &self,
         operation: &Operation,
@@ -259,7 +259,7 @@ impl Lowering<'_, '_, '_> {
         Ok(bools.first().copied().unwrap_or(default))
     }
 
-    /// A text, or what it is by default.
+    /// Returns a text, or its default.
     pub(super) fn text(
         &self,
         operation: &Operation,
@@ -272,11 +272,11 @@ impl Lowering<'_, '_, '_> {
                 content: Content::Texts(texts),
                 ..
             })) => Ok(texts.into_iter().next().unwrap_or_default()),
-            Some(_) => bail!("`{name}` is no text"),
+            Some(_) => bail!("`{name}` is not a text"),
         }
     }
 
-    /// A dimension of so many, which may be counted from the end.
+    /// Returns one of `rank` dimensions; negative numbers count from the end.
     pub(super) fn axis(
         &self,
         operation: &Operation,
@@ -286,7 +286,7 @@ impl Lowering<'_, '_, '_> {
         axis_of(self.int(operation, name, 0)?, rank)
     }
 
-    /// Dimensions; nothing where none are given.
+    /// Returns dimensions, or `None` if the argument is missing.
     pub(super) fn axes(
         &self,
         operation: &Operation,
@@ -297,18 +297,18 @@ impl Lowering<'_, '_, '_> {
         axes.transpose()
     }
 
-    /// The shape of a tensor.
+    /// Returns the shape of a tensor.
     pub(super) fn shape(&self, wire: Wire) -> TractResult<Vec<TDim>> {
         self.frame.builder.shape(wire.outlet)
     }
 }
 
-/// A dimension of `rank` many, which may be counted from the end.
+/// Returns one of `rank` dimensions; negative numbers count from the end.
 pub(super) fn axis_of(axis: i64, rank: usize) -> TractResult<usize> {
     let count = i64::try_from(rank)?;
     ensure!(
         -count <= axis && axis < count,
-        "{axis} is none of {rank} dimensions"
+        "dimension {axis} is out of range for rank {rank}"
     );
     Ok(usize::try_from(if axis < 0 { axis + count } else { axis })?)
 }

@@ -1,4 +1,4 @@
-//! Pictures in other sizes.
+//! Core ML image resizing.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -9,7 +9,7 @@ use super::real::check_room;
 use super::{Lowering, Operation, Table, one};
 use crate::tensor::DType;
 
-/// The operations of this theme.
+/// The operations of this file.
 pub(super) const TABLE: Table = &[
     (&["resize"], resized),
     (&["resize_bilinear"], |lowering, operation| {
@@ -26,7 +26,7 @@ pub(super) const TABLE: Table = &[
             (true, false) => Sampling::Corners,
             (false, true) => Sampling::Centres { factor: None },
             (false, false) => Sampling::Beginnings,
-            (true, true) => bail!("corners and centres that both lie on each other"),
+            (true, true) => bail!("`align_corners` and `half_pixel_centers` cannot both be true"),
         };
         by_factors(lowering, operation, |_| sampling)
     }),
@@ -35,7 +35,7 @@ pub(super) const TABLE: Table = &[
     }),
 ];
 
-/// Where places of the result lie in the input, by Core ML's name for it.
+/// Returns the mapping of output positions to input positions for Core ML's name of it.
 fn sampling(name: &str) -> TractResult<Sampling> {
     Ok(match name {
         "DEFAULT" => Sampling::Beginnings,
@@ -43,11 +43,11 @@ fn sampling(name: &str) -> TractResult<Sampling> {
         "ALIGN_CORNERS" => Sampling::CornersOrMiddle,
         "UNALIGN_CORNERS" => Sampling::Centres { factor: None },
         "OFFSET_CORNERS" => Sampling::Inside,
-        other => bail!("sampling by {other} is not supported"),
+        other => bail!("unsupported sampling mode `{other}`"),
     })
 }
 
-/// The last two dimensions in other sizes.
+/// Resizes the last two dimensions.
 fn apply(
     lowering: &mut Lowering<'_, '_, '_>,
     x: Wire,
@@ -58,7 +58,10 @@ fn apply(
     let x = lowering.frame.builder.cast(x, dtype)?;
     let mut shape = lowering.shape(x)?;
     let rank = shape.len();
-    ensure!(rank > 2, "a picture of {rank} dimensions");
+    ensure!(
+        rank > 2,
+        "unsupported rank of an image: expected 3 or more, got {rank}"
+    );
     shape[rank - 2..].clone_from_slice(sizes);
     check_room(&shape)?;
     let builder = &mut lowering.frame.builder;
@@ -86,7 +89,10 @@ fn by_factors(
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     let rank = shape.len();
-    ensure!(rank > 2, "a picture of {rank} dimensions");
+    ensure!(
+        rank > 2,
+        "unsupported rank of an image: expected 3 or more, got {rank}"
+    );
     let mut sizes = Vec::new();
     let mut samplings = Vec::new();
     for (at, name) in ["scale_factor_height", "scale_factor_width"]
@@ -94,11 +100,14 @@ fn by_factors(
         .enumerate()
     {
         let factor = lowering.float(operation, name, 1.0)?;
-        ensure!(factor > 0.0 && factor < 1e6, "a factor of {factor}");
+        ensure!(
+            factor > 0.0 && factor < 1e6,
+            "invalid scale factor {factor}"
+        );
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_precision_loss,
-            reason = "sizes of a picture"
+            reason = "sizes of an image"
         )]
         let size = match shape[rank - 2 + at].to_i64() {
             Ok(size) => ((size as f64 * factor).floor() as i64).to_dim(),
@@ -116,29 +125,32 @@ fn by_factors(
         <[Sampling; 2]>::try_from(samplings),
     );
     let (Ok(sizes), Ok(samplings)) = (sizes, samplings) else {
-        bail!("other than two factors");
+        bail!("expected two scale factors");
     };
     apply(lowering, x, &sizes, samplings)
 }
 
-/// The last one or two dimensions as the end of `shape` says, where 0 stays as it is.
+/// Resizes the last one or two dimensions to the end of `shape`; a size of 0 keeps the dimension.
 fn resized(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let mode = lowering.text(operation, "sampling_mode", "DEFAULT")?;
     let kind = lowering.text(operation, "interpolation_mode", "LINEAR")?;
     let sampling = match kind.as_str() {
         "LINEAR" => sampling(&mode)?,
-        // The only mode whose places follow from coremltools: those that TensorFlow calls half-pixel centres.
+        // The positions follow from coremltools only for this mode: half-pixel centres in
+        // TensorFlow's terms.
         "NEAREST_NEIGHBOR" if mode == "DEFAULT" => Sampling::NearestCentre,
-        _ => bail!("{kind} with sampling by {mode} is not supported"),
+        _ => bail!("unsupported interpolation {kind} with sampling mode `{mode}`"),
     };
     let count = lowering.int(operation, "resized_dims", 0)?;
     let count = usize::try_from(count)?;
-    let shape = lowering.sizes(operation, "shape")?.context("no shape")?;
+    let shape = lowering
+        .sizes(operation, "shape")?
+        .context("missing argument `shape`")?;
     let mut x = lowering.tensor(operation, "x")?;
     let own = lowering.shape(x)?;
     ensure!(
         (1..=2).contains(&count) && count <= shape.len() && count <= own.len(),
-        "{count} dimensions in other sizes are not supported"
+        "unsupported number of resized dimensions: {count}"
     );
     let ends = |dims: &[TDim]| dims[dims.len() - count..].to_vec();
     let wanted = ends(&shape).into_iter().zip(ends(&own));
@@ -147,7 +159,7 @@ fn resized(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractR
         .collect();
     let mut given = own[..own.len() - count].to_vec();
     given.extend(sizes.iter().cloned());
-    // What is resized are always two dimensions behind another one.
+    // Resizing needs two dimensions after at least one other.
     let mut full = vec![1.to_dim(); 3_usize.saturating_sub(own.len() + 2 - count)];
     full.extend(own[..own.len() - count].iter().cloned());
     if count == 1 {
@@ -157,7 +169,7 @@ fn resized(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractR
     full.extend(ends(&own));
     x = lowering.reshaped(x, &full)?;
     let Ok(sizes) = <[TDim; 2]>::try_from(sizes) else {
-        bail!("other than two sizes");
+        bail!("expected two sizes");
     };
     let first = if count == 1 {
         Sampling::Corners
@@ -166,7 +178,7 @@ fn resized(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractR
     };
     let held = apply(lowering, x, &sizes, [first, sampling])?;
     let Some(Held::Tensor(wire)) = held.first() else {
-        bail!("no picture");
+        bail!("resizing returned no tensor");
     };
     lowering.reshaped(*wire, &given).map(one)
 }

@@ -1,4 +1,4 @@
-//! Parts of tensors, by places that are known or computed; what is written into them; states.
+//! Core ML slices, slice updates, gathering and states.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -11,7 +11,7 @@ use super::shape::INDEX;
 use super::{Lowering, Operation, Table, one};
 use crate::model::executorch::coreml::Argument;
 
-/// The operations of this theme.
+/// The operations of this file.
 pub(super) const TABLE: Table = &[
     (&["slice_by_index"], slice),
     (&["slice_by_size"], by_size),
@@ -37,19 +37,19 @@ pub(super) const TABLE: Table = &[
     }),
 ];
 
-/// The state that an operation reads or writes.
+/// Returns the state that an operation reads or writes.
 fn state<'l>(
     lowering: &'l mut Lowering<'_, '_, '_>,
     operation: &Operation,
 ) -> TractResult<&'l mut (usize, Wire)> {
     let Some([Argument::Name(name)]) = operation.inputs.get("input").map(Vec::as_slice) else {
-        bail!("no state is named");
+        bail!("the operation does not name a state");
     };
     let state = lowering.states.get_mut(name);
-    state.with_context(|| format!("there is no state `{name}`"))
+    state.with_context(|| format!("unknown state `{name}`"))
 }
 
-/// Where parts begin and end along each dimension, as the masks leave it.
+/// Start and end of a slice along each dimension, with the masks applied.
 struct Part {
     begin: Vec<TDim>,
     end: Vec<TDim>,
@@ -72,14 +72,14 @@ impl Part {
         let rank = shape.len();
         ensure!(
             begin.len() == rank && end.len() == rank,
-            "places of {} and {} dimensions for {rank}",
+            "invalid slice of {rank} dimensions: {} start and {} end positions",
             begin.len(),
             end.len()
         );
         let stride = lowering.ints(operation, "stride")?;
         let stride = stride.unwrap_or_else(|| vec![1; rank]);
-        ensure!(stride.len() == rank, "strides of {stride:?}");
-        // Those are counted when it runs.
+        ensure!(stride.len() == rank, "invalid strides {stride:?}");
+        // Slices with such strides are computed at run time.
         if stride.iter().any(|stride| *stride < 1) {
             return Ok(None);
         }
@@ -88,7 +88,7 @@ impl Part {
         let (from_start, to_end, single) = (from_start?, to_end?, single?);
         let is = |mask: &[bool], at: usize| mask.get(at).copied().unwrap_or(false);
         for (at, size) in shape.iter().enumerate() {
-            // What lies before the first place begins or ends there.
+            // Positions before the first one are clamped to it.
             let positive = |place: &TDim| match (place.to_i64(), size.to_i64()) {
                 (Ok(place), Ok(size)) if place < 0 => (size + place).max(0).to_dim(),
                 (Ok(place), Err(_)) if place < 0 => size.clone() + place,
@@ -102,7 +102,7 @@ impl Part {
             end[at] = match end[at].to_i64() {
                 _ if is(&single, at) => begin[at].clone() + 1,
                 _ if is(&to_end, at) => size.clone(),
-                // More than there is ends where it ends.
+                // Ends beyond the dimension are clamped to its size.
                 Ok(place) if size.to_i64().is_ok_and(|size| place > size) => size.clone(),
                 _ => positive(&end[at]),
             };
@@ -116,7 +116,9 @@ fn slice(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
         && let Some(part) = Part::read(lowering, operation, &[sizes.len().to_dim()])?
     {
         let (begin, end) = (part.begin[0].to_usize()?, part.end[0].to_usize()?);
-        let sizes = sizes.get(begin..end.max(begin)).context("no such sizes")?;
+        let sizes = sizes
+            .get(begin..end.max(begin))
+            .context("slice is out of range")?;
         let step = usize::try_from(part.stride[0])?;
         let sizes = sizes.iter().step_by(step).cloned().collect();
         let is_number = lowering.bools(operation, "squeeze_mask")?.first() == Some(&true);
@@ -152,7 +154,8 @@ fn slice(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
     Ok(one(wire))
 }
 
-/// From where a part begins as many as it says; -1 is all that follow.
+/// Lowers a slice of the given sizes from a start position; a size of -1 takes the remaining
+/// elements.
 fn by_size(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
@@ -165,7 +168,7 @@ fn by_size(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractR
     };
     ensure!(
         begin.len() == shape.len() && size.len() == shape.len(),
-        "places of {} and {} dimensions for {}",
+        "invalid slice: {} start positions and {} sizes for {} dimensions",
         begin.len(),
         size.len(),
         shape.len()
@@ -186,7 +189,7 @@ fn by_size(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractR
     Ok(one(wire))
 }
 
-/// Indices that may be counted from the end as ones that are counted from the beginning.
+/// Converts negative indices, which count from the end, to non-negative ones.
 fn from_start(
     lowering: &mut Lowering<'_, '_, '_>,
     indices: Wire,
@@ -211,8 +214,8 @@ fn from_start(
     })
 }
 
-/// A tensor with a part of it replaced. Where the part begins may be known only when it runs; it is as large
-/// as what is put there.
+/// Lowers a slice update: replaces a part of a tensor. The start may be known only at run time, and
+/// the size is that of the update.
 fn update(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
@@ -221,12 +224,12 @@ fn update(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     let stride = lowering.ints(operation, "stride")?.unwrap_or_default();
     ensure!(
         stride.iter().all(|stride| *stride == 1),
-        "strides of {stride:?} are not supported"
+        "unsupported strides {stride:?}"
     );
     let single = lowering.bools(operation, "squeeze_mask")?;
     ensure!(
         single.iter().all(|single| !single),
-        "single places are not supported"
+        "unsupported squeeze mask"
     );
     let whole = lowering.bools(operation, "begin_mask")?;
     let begin = lowering.tensor(operation, "begin")?;
@@ -239,7 +242,7 @@ fn update(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
         let (shape, part) = (inputs[0].shape(), inputs[1].shape());
         ensure!(
             begin.len() == shape.len() && part.len() == shape.len(),
-            "places of {} dimensions for {}",
+            "invalid slice update: {} start positions for {} dimensions",
             begin.len(),
             shape.len()
         );
@@ -255,7 +258,7 @@ fn update(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
             let start = usize::try_from(begin)?;
             ensure!(
                 start + part <= *size,
-                "{part} places from {start} on of {size}"
+                "slice update out of range: {part} positions from {start} in a dimension of size {size}"
             );
             starts.push(start);
         }
@@ -266,7 +269,7 @@ fn update(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     Ok(one(wire))
 }
 
-/// Copies a part to where it begins, row by row.
+/// Copies an update to its start position, row by row.
 fn write(into: &mut Tensor, part: &Tensor, starts: &[usize]) {
     let width = into.datum_type().size_of();
     let (shape, sizes) = (into.shape().to_vec(), part.shape().to_vec());
@@ -292,14 +295,16 @@ fn write(into: &mut Tensor, part: &Tensor, starts: &[usize]) {
     }
 }
 
-/// Rows of a tensor along a dimension: the indices' dimensions take its place.
+/// Gathers rows of a tensor along a dimension; the dimensions of the indices replace it.
 fn gather(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     if let Held::Sizes { sizes, .. } = lowering.held_arg(operation, "x")?
         && let indices = lowering.held_arg(operation, "indices")?
         && let rank = lowering.rank_of(&indices)?
         && rank <= 1
     {
-        let places = lowering.ints(operation, "indices")?.context("no places")?;
+        let places = lowering
+            .ints(operation, "indices")?
+            .context("missing argument `indices`")?;
         let chosen = places.iter().map(|&place| {
             let place = super::held::axis_of(place, sizes.len())?;
             Ok(sizes[place].clone())

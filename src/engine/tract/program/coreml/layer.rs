@@ -1,4 +1,4 @@
-//! Products and attention.
+//! Core ML matrix products, einsum and attention.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -10,7 +10,7 @@ use super::held::Held;
 use super::{Lowering, Operation, Table, one};
 use crate::tensor::DType;
 
-/// The operations of this theme.
+/// The operations of this file.
 pub(super) const TABLE: Table = &[
     (&["einsum"], formula),
     (&["linear"], |lowering, operation| {
@@ -36,7 +36,7 @@ pub(super) const TABLE: Table = &[
     }),
 ];
 
-/// A product of matrices, whose leading dimensions broadcast; a list on the left is a row.
+/// Multiplies matrices with broadcast leading dimensions; a vector on the left is a row.
 fn matmul(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let dtype = DType::Float32;
     let [x, y] = ["x", "y"].map(|name| lowering.tensor(operation, name));
@@ -58,14 +58,14 @@ fn matmul(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     Ok(one(Wire { outlet, dtype }))
 }
 
-/// A product by its formula, in which dimensions of 1 broadcast.
+/// Lowers an einsum formula; dimensions of size 1 broadcast.
 fn formula(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let dtype = DType::Float32;
     let text = lowering.text(operation, "equation", "")?;
     let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     let (left, _) = text
         .split_once("->")
-        .context("a formula without a result")?;
+        .context("the einsum formula has no result")?;
     let terms: Vec<Vec<char>> = left.split(',').map(|term| term.chars().collect()).collect();
     let held = lowering.all(operation, "values")?;
     ensure!(
@@ -73,7 +73,7 @@ fn formula(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractR
             && text
                 .chars()
                 .all(|c| c.is_ascii_lowercase() || ",->".contains(c)),
-        "the formula `{text}` of {} tensors is not supported",
+        "unsupported einsum formula `{text}` of {} tensors",
         held.len()
     );
     let mut wires = Vec::new();
@@ -83,7 +83,7 @@ fn formula(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractR
         let shape = lowering.frame.builder.shape(outlet)?;
         ensure!(
             shape.len() == term.len(),
-            "a tensor of {} dimensions in `{text}`",
+            "rank {} of a tensor does not match the formula `{text}`",
             shape.len()
         );
         wires.push((outlet, shape));

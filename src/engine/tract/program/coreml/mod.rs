@@ -1,8 +1,8 @@
-//! Core ML's programs as part of a method's: operations of an ML Program, through the table of operators.
+//! Lowers Core ML ML Programs: their operations, through the operator table.
 //!
-//! Most are built of calls of `ATen`'s operators ([`Lowering::aten`]). What the program declares as float16 is
-//! computed in float32, or rounded where it declares so ([`Rounding`]). Sizes that
-//! only a run knows are kept as sizes, not as tensors.
+//! Most operations are lowered to calls of `ATen` operators ([`Lowering::aten`]). Values declared
+//! as float16 are computed in float32, or rounded where the program declares them ([`Rounding`]).
+//! Sizes known only at run time stay symbolic instead of becoming tensors.
 
 mod activation;
 mod constant;
@@ -43,10 +43,10 @@ use crate::tensor::DType;
 
 use held::Held;
 
-/// Lowers an operation: what it gives, as many values as it has outputs.
+/// Lowers an operation and returns its results, one for each output.
 type Lower = fn(&mut Lowering<'_, '_, '_>, &Operation) -> TractResult<Vec<Held>>;
 
-/// Operations by their types.
+/// Operations by type.
 type Table = &'static [(&'static [&'static str], Lower)];
 
 const THEMES: [Table; 17] = [
@@ -69,7 +69,7 @@ const THEMES: [Table; 17] = [
     shape::TABLE,
 ];
 
-/// Whether operations of a type are lowered.
+/// Returns whether operations of a type are supported.
 pub(super) fn is_known(kind: &str) -> bool {
     find(kind).is_some()
 }
@@ -80,17 +80,17 @@ fn find(kind: &str) -> Option<Lower> {
         .map(|(_, lower)| *lower)
 }
 
-/// A function that is being lowered.
+/// A function being lowered.
 struct Lowering<'f, 'm, 'p> {
     frame: &'f mut Frame<'m>,
     package: &'p Package,
     rounding: Rounding,
     values: HashMap<String, Held>,
-    /// States by name: their places, and what they hold now.
+    /// States by name: their index and current content.
     states: BTreeMap<String, (usize, Wire)>,
 }
 
-/// The package in a payload, or the one that stands by itself.
+/// Reads the package in a payload, or returns the standalone package.
 fn read(weights: &Weights, payload: ByteRange) -> Result<Arc<Package>, Failure> {
     if let Some(package) = weights.package() {
         return Ok(package);
@@ -101,7 +101,7 @@ fn read(weights: &Weights, payload: ByteRange) -> Result<Arc<Package>, Failure> 
         .map_err(|error| Failure::new(error.to_string()))
 }
 
-/// The types of a payload's operations that cannot be lowered.
+/// Returns the types of a payload's unsupported operations.
 pub(super) fn missing(weights: &Weights, payload: ByteRange) -> Result<BTreeSet<String>, Failure> {
     let package = read(weights, payload)?;
     let operations = &package.function.block.operations;
@@ -111,7 +111,7 @@ pub(super) fn missing(weights: &Weights, payload: ByteRange) -> Result<BTreeSet<
     Ok(unknown.map(|operation| operation.kind.clone()).collect())
 }
 
-/// Lowers the call of a payload's function with these arguments: its inputs, then its outputs.
+/// Lowers the call of a payload's function. The arguments are its inputs, then its outputs.
 pub(super) fn lower(
     frame: &mut Frame<'_>,
     scope: &str,
@@ -150,7 +150,7 @@ pub(super) fn lower(
 }
 
 impl Lowering<'_, '_, '_> {
-    /// Inputs as the function declares them, and its states as they are.
+    /// Reads the inputs as the function declares them, and the current states.
     fn inputs(&mut self, scope: &str, args: &[usize]) -> TractResult<()> {
         let declared: HashMap<&String, &Type> = self
             .package
@@ -161,10 +161,10 @@ impl Lowering<'_, '_, '_> {
             .collect();
         for (name, &value) in self.package.inputs.iter().zip(args) {
             let Slot::Tensor(wire) = self.frame.slot(value)? else {
-                bail!("the input `{name}` is no tensor");
+                bail!("input `{name}` is not a tensor");
             };
             let ty = declared.get(name);
-            let ty = ty.with_context(|| format!("no input of the function is `{name}`"))?;
+            let ty = ty.with_context(|| format!("the function has no input `{name}`"))?;
             let wire = self.frame.builder.cast(wire, self.held(ty)?)?;
             self.values.insert(name.clone(), Held::Tensor(wire));
         }
@@ -173,7 +173,7 @@ impl Lowering<'_, '_, '_> {
                 continue;
             }
             let shape: Option<Vec<u64>> = ty.dims.iter().copied().collect();
-            let shape = shape.context("a state of open sizes")?;
+            let shape = shape.context("sizes of a state are not fixed")?;
             let dtype = self.held(ty)?;
             let name_of = format!("{scope} {name}");
             let state = self.frame.own_state(&name_of, (dtype, &shape), None)?;
@@ -182,29 +182,29 @@ impl Lowering<'_, '_, '_> {
         Ok(())
     }
 
-    /// The dtype that values of a type are held in.
+    /// Returns the dtype in which values of a type are stored.
     fn held(&self, ty: &Type) -> TractResult<DType> {
         Ok(self.rounding.held(dtype_of(ty.kind)?))
     }
 
-    /// Lowers one operation and keeps what it gives.
+    /// Lowers one operation and stores its results.
     fn operation(&mut self, operation: &Operation) -> TractResult<()> {
         if operation.kind == "const" {
             let value = operation
                 .attributes
                 .get("val")
-                .context("a constant without a value")?;
+                .context("a constant has no value")?;
             for (name, _) in &operation.outputs {
                 self.values
                     .insert(name.clone(), Held::Constant(value.clone()));
             }
             return Ok(());
         }
-        let lower = find(&operation.kind).context("not supported")?;
+        let lower = find(&operation.kind).context("unsupported operation")?;
         let given = lower(self, operation)?;
         ensure!(
             given.len() == operation.outputs.len(),
-            "{} results for {}",
+            "wrong number of results: got {}, expected {}",
             given.len(),
             operation.outputs.len()
         );
@@ -221,7 +221,7 @@ impl Lowering<'_, '_, '_> {
         Ok(())
     }
 
-    /// What calls are made with.
+    /// Returns the context for calling operators of the table.
     fn caller(&mut self) -> Caller<'_, '_> {
         Caller {
             builder: &mut self.frame.builder,
@@ -229,36 +229,36 @@ impl Lowering<'_, '_, '_> {
         }
     }
 
-    /// Calls an operator of the table that gives one tensor.
+    /// Calls an operator of the table that returns one tensor.
     fn aten(&mut self, name: &str, args: Vec<Arg>, dtype: DType) -> TractResult<Wire> {
         self.caller().tensor(name, args, dtype)
     }
 
-    /// The first of several tensors that an operator gives.
+    /// Calls an operator and returns the first of its tensors.
     fn first(&mut self, name: &str, args: Vec<Arg>, outs: &[DType]) -> TractResult<Wire> {
         let outs: Vec<Out> = outs.iter().map(|dtype| Out::Tensor(*dtype)).collect();
         match self.caller().call(name, args, &outs)?.first() {
             Some(Slot::Tensor(wire)) => Ok(*wire),
-            _ => bail!("`{name}` gave no tensor"),
+            _ => bail!("`{name}` did not return a tensor"),
         }
     }
 
-    /// The dtype of an operation's first result.
+    /// Returns the dtype of an operation's first result.
     fn dtype(&self, operation: &Operation) -> TractResult<DType> {
         let (_, ty) = operation
             .outputs
             .first()
-            .context("an operation without a result")?;
+            .context("an operation has no result")?;
         self.held(ty)
     }
 }
 
-/// One tensor as what an operation gives.
+/// Returns one tensor as the result of an operation.
 fn one(wire: Wire) -> Vec<Held> {
     vec![Held::Tensor(wire)]
 }
 
-/// The dtype of a type's elements; those of less than a byte are held in a byte.
+/// Returns the dtype of a type's elements; elements narrower than a byte are stored in a byte.
 fn dtype_of(kind: Kind) -> TractResult<DType> {
     Ok(match kind {
         Kind::Bool => DType::Bool,
@@ -276,18 +276,18 @@ fn dtype_of(kind: Kind) -> TractResult<DType> {
         Kind::Uint16 => DType::Uint16,
         Kind::Uint32 => DType::Uint32,
         Kind::Uint64 => DType::Uint64,
-        Kind::Text | Kind::Unknown => bail!("there are no tensors of {kind:?}"),
+        Kind::Text | Kind::Unknown => bail!("unsupported element type {kind:?}"),
     })
 }
 
-/// The types of all operations that are lowered.
+/// Returns the types of all supported operations.
 #[cfg(test)]
 pub(super) fn names() -> Vec<&'static str> {
     let rows = THEMES.into_iter().flatten();
     rows.flat_map(|(names, _)| names.iter().copied()).collect()
 }
 
-/// The types of a payload's operations.
+/// Returns the types of a payload's operations.
 #[cfg(test)]
 pub(super) fn met(weights: &Weights, payload: ByteRange) -> Vec<String> {
     let package = read(weights, payload).expect("fixtures can be read");

@@ -1,4 +1,4 @@
-//! Normalizations.
+//! Core ML normalisation layers.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -8,7 +8,7 @@ use super::shape::padded;
 use super::{Lowering, Operation, Table, one};
 use crate::tensor::DType;
 
-/// The operations of this theme.
+/// The operations of this file.
 pub(super) const TABLE: Table = &[
     (&["batch_norm"], batch_norm),
     (&["instance_norm"], instance_norm),
@@ -25,7 +25,7 @@ pub(super) const TABLE: Table = &[
     (&["local_response_norm"], local),
 ];
 
-/// Over any dimensions: they are brought to the end.
+/// Lowers layer normalisation over any dimensions, which are moved to the end.
 fn layer_norm(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
@@ -84,7 +84,7 @@ fn batch_norm(
     lowering.first(name, args, &[dtype; 3]).map(one)
 }
 
-/// A normalization of each channel by itself: of as many groups as there are channels.
+/// Lowers instance normalisation, as group normalisation with a group for each channel.
 fn instance_norm(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
@@ -93,7 +93,7 @@ fn instance_norm(
     let shape = lowering.shape(x)?;
     ensure!(
         shape.len() > 2,
-        "a normalization of {} dimensions",
+        "unsupported rank of a normalisation: expected 3 or more, got {}",
         shape.len()
     );
     let gamma = lowering.optional_tensor(operation, "gamma")?;
@@ -116,17 +116,20 @@ fn instance_norm(
         .map(one)
 }
 
-/// Divided by a power of the mean square of so many neighbouring channels, and so much more.
+/// Divides by a power of the scaled mean square of `size` neighbouring channels plus `k`.
 fn local(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
     ensure!(
         shape.len() > 2,
-        "a normalization of {} dimensions",
+        "unsupported rank of a normalisation: expected 3 or more, got {}",
         shape.len()
     );
     let size = lowering.int(operation, "size", 1)?;
-    ensure!((1..=1 << 16).contains(&size), "{size} channels");
+    ensure!(
+        (1..=1 << 16).contains(&size),
+        "invalid number of channels in a normalisation: {size}"
+    );
     let [alpha, beta, k] = [("alpha", 1e-4), ("beta", 0.75), ("k", 1.0)]
         .map(|(name, default)| lowering.float(operation, name, default));
     let (alpha, beta, k) = (alpha?, beta?, k?);

@@ -1,6 +1,6 @@
-//! Weights that are packed: codes of few bits with what they stand for, and elements that are not zero.
+//! Core ML packed weights: low-bit codes with scales or palettes, and sparse weights.
 //!
-//! All of it is unpacked when a program is lowered.
+//! All of them are unpacked while a program is lowered.
 
 use half::{bf16, f16};
 use tract_onnx::tract_core::internal::*;
@@ -10,7 +10,7 @@ use super::held::{Held, axis_of};
 use super::{Lowering, Operation, Table, one};
 use crate::tensor::DType;
 
-/// The operations of this theme.
+/// The operations of this file.
 pub(super) const TABLE: Table = &[
     (&["constexpr_affine_dequantize"], affine),
     (&["constexpr_blockwise_shift_scale"], blockwise),
@@ -26,7 +26,7 @@ pub(super) const TABLE: Table = &[
     (&["constexpr_sparse_to_dense"], sparse),
 ];
 
-/// The elements of a constant: all that such weights are of fits float32.
+/// The elements of a constant; all types of packed weights fit into float32.
 struct Array {
     shape: Vec<usize>,
     values: Vec<f32>,
@@ -43,13 +43,17 @@ impl Array {
             && let Some(values) = lowering.codes(value)?
         {
             let dims = value.ty.dims.iter();
-            let shape = dims.map(|dim| Ok(usize::try_from(dim.context("open sizes")?)?));
+            let shape = dims.map(|dim| {
+                Ok(usize::try_from(
+                    dim.context("sizes of a constant are not fixed")?,
+                )?)
+            });
             let shape = shape.collect::<TractResult<_>>()?;
             return Self::new(shape, values);
         }
         let wire = lowering.wire(&held)?;
         let known = lowering.frame.builder.known(wire.outlet)?;
-        let known = known.with_context(|| format!("`{name}` is no constant"))?;
+        let known = known.with_context(|| format!("`{name}` is not a constant"))?;
         let cast = known.cast_to::<f32>()?;
         let view = cast.try_as_plain_ram()?;
         Self::new(known.shape().to_vec(), view.as_slice::<f32>()?.to_vec())
@@ -71,20 +75,23 @@ impl Array {
         let count = sizes.try_fold(1_usize, |count, size| count.checked_mul(*size));
         ensure!(
             count == Some(values.len()),
-            "{} elements for a shape of {shape:?}",
+            "wrong number of elements: got {} for the shape {shape:?}",
             values.len()
         );
         Ok(Self { shape, values })
     }
 
-    /// The array as an operation's result.
+    /// Adds the array as an operation's result.
     fn give(
         self,
         lowering: &mut Lowering<'_, '_, '_>,
         operation: &Operation,
         at: usize,
     ) -> TractResult<Held> {
-        let (_, ty) = operation.outputs.get(at).context("no such result")?;
+        let (_, ty) = operation
+            .outputs
+            .get(at)
+            .context("the result is not declared")?;
         let dtype = lowering.held(ty)?;
         let mut values = self.values;
         match dtype {
@@ -107,7 +114,8 @@ impl Array {
     }
 }
 
-/// For each element of an array, row major, the block that it lies in: each dimension is divided into so many.
+/// Iterates over an array in row-major order and returns each element's block. `counts` has the
+/// blocks of each dimension.
 struct Blocks {
     shape: Vec<usize>,
     counts: Vec<usize>,
@@ -119,7 +127,7 @@ impl Blocks {
         let fits = |(size, count): (&usize, &usize)| *count > 0 && size.is_multiple_of(*count);
         ensure!(
             shape.len() == counts.len() && shape.iter().zip(counts).all(fits),
-            "{counts:?} blocks of {shape:?}"
+            "shape {shape:?} is not divisible into {counts:?} blocks"
         );
         Ok(Self {
             shape: shape.to_vec(),
@@ -128,7 +136,7 @@ impl Blocks {
         })
     }
 
-    /// The block of the next element.
+    /// Returns the block of the next element.
     fn step(&mut self) -> usize {
         let mut block = 0;
         for ((at, size), count) in self.place.iter().zip(&self.shape).zip(&self.counts) {
@@ -145,7 +153,7 @@ impl Blocks {
     }
 }
 
-/// Scales of blocks, and what is taken off before.
+/// Scales of blocks, and offsets subtracted before scaling.
 struct Scales {
     scale: Array,
     offset: Option<Array>,
@@ -159,7 +167,7 @@ impl Scales {
             offset
                 .as_ref()
                 .is_none_or(|offset| offset.values.len() == scale.values.len()),
-            "as many offsets as scales"
+            "numbers of offsets and scales differ"
         );
         Ok(Self { scale, offset })
     }
@@ -170,7 +178,7 @@ impl Scales {
     }
 }
 
-/// `scale · (data − zero point)`, for all of it or by places along one dimension.
+/// Computes `scale · (data − zero point)`, with one scale or one for each position of a dimension.
 fn affine(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let mut data = Array::read(lowering, operation, "quantized_data")?;
     let [scale, zero] = ["scale", "zero_point"].map(|name| Array::read(lowering, operation, name));
@@ -181,7 +189,7 @@ fn affine(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     for part in [&scale, &zero] {
         ensure!(
             part.shape.is_empty() || part.shape == [size],
-            "scales or zero points of shape {:?} for {size} places",
+            "invalid shape of scales or zero points: got {:?} for {size} positions",
             part.shape
         );
     }
@@ -194,7 +202,8 @@ fn affine(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     Ok(vec![data.give(lowering, operation, 0)?])
 }
 
-/// `scale · (data − offset)`: each scale and offset for a block of the data, along any dimension.
+/// Computes `scale · (data − offset)`, with a scale and offset for each block of the data, along
+/// any dimension.
 fn blockwise(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let mut data = Array::read(lowering, operation, "data")?;
     let scales = Scales::read(lowering, operation)?;
@@ -205,7 +214,7 @@ fn blockwise(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Trac
     Ok(vec![data.give(lowering, operation, 0)?])
 }
 
-/// The same for those elements of which a mask says that they are there.
+/// Computes the same for the elements selected by a mask.
 fn sparse_blockwise(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
@@ -218,25 +227,33 @@ fn sparse_blockwise(
     for there in &mask.values {
         let block = blocks.step();
         if *there != 0.0 {
-            let value = values.next().context("fewer elements than the mask has")?;
+            let value = values
+                .next()
+                .context("fewer elements than set bits in the mask")?;
             *value = scales.apply(*value, block);
         }
     }
-    ensure!(values.next().is_none(), "more elements than the mask has");
+    ensure!(
+        values.next().is_none(),
+        "more elements than set bits in the mask"
+    );
     Ok(vec![
         mask.give(lowering, operation, 0)?,
         data.give(lowering, operation, 1)?,
     ])
 }
 
-/// Sizes that stand in an argument.
+/// Returns the sizes in the argument `shape`.
 fn shape(lowering: &Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<usize>> {
-    let shape = lowering.ints(operation, "shape")?.context("no shape")?;
+    let shape = lowering
+        .ints(operation, "shape")?
+        .context("missing argument `shape`")?;
     let shape = shape.into_iter().map(|size| Ok(usize::try_from(size)?));
     shape.collect()
 }
 
-/// Elements looked up in a table; their codes lie packed in bytes, or (iOS18) are of so few bits themselves.
+/// Looks up elements in a palette. Codes are packed in bytes, or have a low-bit type themselves
+/// (iOS18).
 fn palette(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     if lowering.optional(operation, "shape")?.is_none() {
         return grouped_palette(lowering, operation);
@@ -245,7 +262,7 @@ fn palette(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractR
     let count = table.values.len();
     ensure!(
         table.shape.len() == 1 && count.is_power_of_two() && (2..=256).contains(&count),
-        "a table of shape {:?}",
+        "unsupported shape of a palette: {:?}",
         table.shape
     );
     let shape = shape(lowering, operation)?;
@@ -256,7 +273,7 @@ fn palette(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractR
     Ok(vec![dense.give(lowering, operation, 0)?])
 }
 
-/// Numbers of so few bits that lie one after another in the bytes of an argument, the lowest bits first.
+/// Unpacks `bits`-bit numbers from the bytes of an argument, lowest bits first.
 fn packed(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
@@ -277,7 +294,7 @@ fn packed(
     let needed = needed.context("too many elements")?.div_ceil(8);
     ensure!(
         needed <= bytes.len(),
-        "{shape:?} elements of {bits} bits in {} bytes",
+        "packed data too short: shape {shape:?} of {bits} bits in {} bytes",
         bytes.len()
     );
     let count = count.unwrap_or(0);
@@ -289,7 +306,7 @@ fn packed(
     }))
 }
 
-/// A table for each block of the codes: `[blocks .., codes, numbers of each code]`.
+/// A palette for each block of the codes: `[blocks .., codes, numbers of each code]`.
 struct Palettes {
     blocks: Vec<usize>,
     count: usize,
@@ -301,7 +318,7 @@ impl Palettes {
     fn read(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Self> {
         let table = Array::read(lowering, operation, "lut")?;
         let Some((blocks, &[count, width])) = table.shape.split_last_chunk::<2>() else {
-            bail!("a table of shape {:?}", table.shape);
+            bail!("unsupported shape of a palette: {:?}", table.shape);
         };
         Ok(Self {
             blocks: blocks.to_vec(),
@@ -311,7 +328,7 @@ impl Palettes {
         })
     }
 
-    /// The numbers that a code of a block stands for.
+    /// Returns the numbers for a code of a block.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -319,7 +336,11 @@ impl Palettes {
     )]
     fn of(&self, block: usize, code: f32) -> TractResult<&[f32]> {
         let code = code as usize;
-        ensure!(code < self.count, "code {code} of {}", self.count);
+        ensure!(
+            code < self.count,
+            "code {code} is out of range for a palette of {} entries",
+            self.count
+        );
         let start = (block * self.count + code) * self.width;
         Ok(&self.values[start..start + self.width])
     }
@@ -360,25 +381,30 @@ fn sparse_palette(
     let table = Palettes::read(lowering, operation)?;
     ensure!(
         table.width == 1,
-        "sparse codes that stand for several numbers are not supported"
+        "unsupported sparse palette with vector entries"
     );
     let mut blocks = Blocks::new(&mask.shape, &table.blocks)?;
     let mut values = codes.values.iter_mut();
     for there in &mask.values {
         let block = blocks.step();
         if *there != 0.0 {
-            let code = values.next().context("fewer elements than the mask has")?;
+            let code = values
+                .next()
+                .context("fewer elements than set bits in the mask")?;
             *code = table.of(block, *code)?[0];
         }
     }
-    ensure!(values.next().is_none(), "more elements than the mask has");
+    ensure!(
+        values.next().is_none(),
+        "more elements than set bits in the mask"
+    );
     Ok(vec![
         mask.give(lowering, operation, 0)?,
         codes.give(lowering, operation, 1)?,
     ])
 }
 
-/// Elements that are zero but where a mask has bits.
+/// Expands sparse elements: zero except where the mask is set.
 fn sparse(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let (shape, mask): (_, Vec<bool>) = if lowering.optional(operation, "shape")?.is_some() {
         let shape = shape(lowering, operation)?;
@@ -395,7 +421,7 @@ fn sparse(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     let there = mask.iter().filter(|there| **there).count();
     ensure!(
         there == data.values.len(),
-        "{} elements for {there} places of the mask",
+        "wrong number of elements: got {} for {there} set bits of the mask",
         data.values.len()
     );
     let mut values = data.values.iter();

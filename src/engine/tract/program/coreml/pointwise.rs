@@ -1,4 +1,4 @@
-//! Operations on each element by itself.
+//! Core ML elementwise operations.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -7,7 +7,7 @@ use super::held::Held;
 use super::{Lowering, Operation, Table, one};
 use crate::tensor::DType;
 
-/// Operations of one tensor and the operator that each is.
+/// Operations of one tensor, with the portable operator for each.
 const UNARY: &[(&str, &str)] = &[
     ("abs", "aten::abs.out"),
     ("acos", "aten::acos.out"),
@@ -33,7 +33,7 @@ const UNARY: &[(&str, &str)] = &[
     ("tanh", "aten::tanh.out"),
 ];
 
-/// Operations of `x` and `y` and the operator that each is.
+/// Operations of `x` and `y`, with the portable operator for each.
 const BINARY: &[(&str, &str)] = &[
     ("equal", "aten::eq.Tensor_out"),
     ("floor_div", "aten::floor_divide.out"),
@@ -51,7 +51,7 @@ const BINARY: &[(&str, &str)] = &[
     ("real_div", "aten::div.out"),
 ];
 
-/// The operations of this theme.
+/// The operations of this file.
 pub(super) const TABLE: Table = &[
     (
         &[
@@ -80,7 +80,7 @@ pub(super) const TABLE: Table = &[
         ],
         |lowering, operation| {
             let found = UNARY.iter().find(|(kind, _)| *kind == operation.kind);
-            let (_, name) = found.context("not supported")?;
+            let (_, name) = found.context("unsupported operation")?;
             unary(lowering, operation, name)
         },
     ),
@@ -103,7 +103,7 @@ pub(super) const TABLE: Table = &[
         ],
         |lowering, operation| {
             let found = BINARY.iter().find(|(kind, _)| *kind == operation.kind);
-            let (_, name) = found.context("not supported")?;
+            let (_, name) = found.context("unsupported operation")?;
             let (x, y) = (
                 lowering.tensor(operation, "x")?,
                 lowering.tensor(operation, "y")?,
@@ -196,8 +196,9 @@ fn unary(
     lowering.aten(name, vec![x.into()], dtype).map(one)
 }
 
-/// Integers of two sizes, where both are sizes or known, and one of them is a size. Values of more than one dimension
-/// are tensors, however few elements they have.
+/// Combines two sizes or integers, if at least one is a size and the other one is a size or known.
+///
+/// Values with more than one dimension stay tensors, regardless of their number of elements.
 fn sizes(
     lowering: &Lowering<'_, '_, '_>,
     operation: &Operation,
@@ -219,7 +220,7 @@ fn sizes(
         (0, _) | (_, 0) => return Ok(None),
         (1, count) | (count, 1) => count,
         (a, b) if a == b => a,
-        (a, b) => bail!("lists of {a} and {b} sizes do not broadcast"),
+        (a, b) => bail!("lists of {a} and {b} sizes do not broadcast together"),
     };
     let pairs = (0..count).map(|at| (a[at % a.len()].clone(), b[at % b.len()].clone()));
     let sizes = pairs.map(|(a, b)| compute(a, b).reduce()).collect();
@@ -245,7 +246,7 @@ fn sum(
         .map(one)
 }
 
-/// The rest of a division that rounds down: of the divisor's sign.
+/// Computes the remainder of a division that rounds down; it has the divisor's sign.
 fn modulo(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let dtype = lowering.dtype(operation)?;
     let (x, y) = (
@@ -258,7 +259,7 @@ fn modulo(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
             .aten("aten::remainder.Tensor_out", args, dtype)
             .map(one);
     }
-    // Of integers that operator gives the rest of a division towards zero, as ExecuTorch's does.
+    // For integers that operator returns the remainder of truncated division, as ExecuTorch's does.
     let args = vec![x.into(), y.into()];
     let quotient = lowering.aten("aten::floor_divide.out", args, dtype)?;
     let args = vec![quotient.into(), y.into()];
@@ -267,7 +268,7 @@ fn modulo(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     lowering.aten("aten::sub.out", args, dtype).map(one)
 }
 
-/// A function of what is a little more than the argument.
+/// Applies a function to the argument plus epsilon.
 fn shifted(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,

@@ -1,5 +1,7 @@
-//! Pools over one to three dimensions: those over one are pools over two, one of which is 1; those over three
-//! are pools over two and then over the third.
+//! Core ML pooling over one to three dimensions.
+//!
+//! Pooling over one dimension is pooling over two, one of which has size 1. Pooling over three
+//! dimensions is pooling over two, then over the third.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -11,7 +13,7 @@ use super::window::Window;
 use super::{Lowering, Operation, Table, one};
 use crate::tensor::DType;
 
-/// The operations of this theme.
+/// The operations of this file.
 pub(super) const TABLE: Table = &[
     (&["avg_pool"], |lowering, operation| {
         let without = lowering.bool(operation, "exclude_padding_from_average", false)?;
@@ -22,27 +24,27 @@ pub(super) const TABLE: Table = &[
     }),
 ];
 
-/// What is taken of a window.
+/// The value computed from a window.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Largest,
     Mean {
-        /// Whether padding does not count.
+        /// Whether padding is left out of the mean.
         without: bool,
     },
 }
 
-/// A pool over the last two of four dimensions.
+/// Pooling over the last two of four dimensions.
 struct Plane {
     kernel: [i64; 2],
     strides: [i64; 2],
-    /// Before and after, for each dimension.
+    /// Padding before and after, for each dimension.
     pads: [i64; 4],
     ceil: bool,
 }
 
 impl Plane {
-    /// Dimensions of a window; none is one of 1.
+    /// Creates pooling over these axes of a window; a missing axis has size 1.
     fn new(kernel: &[i64], window: &Window, axes: [Option<usize>; 2], ceil: bool) -> Self {
         let of = |numbers: &[i64]| axes.map(|axis| axis.map_or(1, |axis| numbers[axis]));
         let pad = |at: usize| axes[at / 2].map_or(0, |axis| window.pads[2 * axis + at % 2]);
@@ -71,7 +73,7 @@ impl Plane {
         if !matches!(kind, Kind::Mean { without: true }) {
             return Ok(given);
         }
-        // The share of a window that is no padding is the mean of ones.
+        // The mean over ones is the share of a window outside of the padding.
         let mut shape = lowering.shape(x)?;
         shape[0] = 1.to_dim();
         shape[1] = 1.to_dim();
@@ -121,7 +123,7 @@ fn pool(
     let sizes = lowering.shape(x)?;
     ensure!(
         (1..=3).contains(&kernel.len()) && sizes.len() == kernel.len() + 2,
-        "a window of {} dimensions over a tensor of {}",
+        "unsupported pooling: window of {} dimensions over a tensor of {}",
         kernel.len(),
         sizes.len()
     );
@@ -150,7 +152,7 @@ fn pool(
             let depth = &lowering.shape(wire)?[2];
             lowering.reshaped(wire, &dims(&[batch, channels, depth, height, width]))?
         }
-        _ => bail!("a tensor of {} dimensions", sizes.len()),
+        _ => bail!("unsupported rank of pooling: {}", sizes.len()),
     };
     Ok(one(wire))
 }

@@ -1,4 +1,4 @@
-//! Values that are quantised and back while a program runs.
+//! Core ML operations that quantise and dequantise values at run time.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -6,18 +6,18 @@ use super::super::builder::Wire;
 use super::{Lowering, Operation, Table, one};
 use crate::tensor::DType;
 
-/// The operations of this theme.
+/// The operations of this file.
 pub(super) const TABLE: Table = &[
     // `clip(round(input / scale) + zero point)`
     (&["quantize"], |lowering, operation| {
         let (least, most) = match lowering.dtype(operation)? {
             DType::Int8 => (-128.0, 127.0),
             DType::Uint8 => (0.0, 255.0),
-            other => bail!("values that are quantised to {other}"),
+            other => bail!("unsupported dtype of quantised values: {other}"),
         };
         let x = lowering.tensor(operation, "input")?;
         let x = lowering.frame.builder.cast(x, DType::Float32)?;
-        let scale = spread(lowering, operation, "scale", x)?.context("no scale")?;
+        let scale = spread(lowering, operation, "scale", x)?.context("missing argument `scale`")?;
         let mut wire = lowering.two("div", x, scale)?;
         wire = lowering.function("round", wire)?;
         if let Some(zero) = spread(lowering, operation, "zero_point", x)? {
@@ -32,12 +32,12 @@ pub(super) const TABLE: Table = &[
         if let Some(zero) = spread(lowering, operation, "zero_point", x)? {
             wire = lowering.two("sub", wire, zero)?;
         }
-        let scale = spread(lowering, operation, "scale", x)?.context("no scale")?;
+        let scale = spread(lowering, operation, "scale", x)?.context("missing argument `scale`")?;
         lowering.two("mul", wire, scale).map(one)
     }),
 ];
 
-/// Scales or zero points as float32: one, or those of places along a dimension.
+/// Returns scales or zero points as float32: one, or one for each position of a dimension.
 fn spread(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,

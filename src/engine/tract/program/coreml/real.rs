@@ -1,4 +1,4 @@
-//! Calls that several themes make, on tensors of real numbers: what they give is float32.
+//! Helpers for common operator calls on real numbers. Results are float32.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -7,16 +7,16 @@ use super::super::calling::Arg;
 use super::{Lowering, Operation};
 use crate::tensor::DType;
 
-/// Most elements of a tensor that is made of numbers, or of a smaller one.
+/// Maximum number of elements of a tensor created from numbers or from a smaller tensor.
 const MAX_MADE: i64 = 1 << 30;
 
 impl Lowering<'_, '_, '_> {
-    /// A function of a tensor (`exp`).
+    /// Applies a function to a tensor (for example `exp`).
     pub(super) fn function(&mut self, name: &str, x: Wire) -> TractResult<Wire> {
         self.aten(&format!("aten::{name}.out"), vec![x.into()], DType::Float32)
     }
 
-    /// `add`, `sub`, `mul` or `div` of a tensor and a tensor or number.
+    /// Computes `add`, `sub`, `mul` or `div` of a tensor and a tensor or number.
     pub(super) fn two(&mut self, name: &str, x: Wire, y: impl Into<Arg>) -> TractResult<Wire> {
         let y = y.into();
         let full = match y {
@@ -30,7 +30,7 @@ impl Lowering<'_, '_, '_> {
         self.aten(&full, args, DType::Float32)
     }
 
-    /// A tensor held to a range.
+    /// Clamps a tensor to a range.
     pub(super) fn clamped(
         &mut self,
         x: Wire,
@@ -41,24 +41,24 @@ impl Lowering<'_, '_, '_> {
         self.aten("aten::clamp.out", args, DType::Float32)
     }
 
-    /// The sum over these dimensions.
+    /// Sums over these dimensions.
     pub(super) fn sum(&mut self, x: Wire, axes: &[i64], keep: bool) -> TractResult<Wire> {
         let args = vec![x.into(), axes.into(), keep.into(), Arg::None];
         self.aten("aten::sum.IntList_out", args, DType::Float32)
     }
 
-    /// One of two tensors by a third.
+    /// Selects between two tensors by a condition.
     pub(super) fn chosen(&mut self, condition: Wire, a: Wire, b: Wire) -> TractResult<Wire> {
         let args = vec![condition.into(), a.into(), b.into()];
         self.aten("aten::where.self_out", args, a.dtype)
     }
 
-    /// A tensor of one dimension as one of this rank, which lies along `axis`.
+    /// Reshapes a tensor of one dimension to this rank, along `axis`.
     pub(super) fn along(&mut self, x: Wire, axis: usize, rank: usize) -> TractResult<Wire> {
         let shape = self.shape(x)?;
         ensure!(
             shape.len() == 1 && axis < rank,
-            "a tensor of shape {shape:?} along dimension {axis} of {rank}"
+            "cannot place a tensor of shape {shape:?} along dimension {axis} of {rank}"
         );
         let mut outlet = x.outlet;
         for at in 0..rank {
@@ -69,26 +69,29 @@ impl Lowering<'_, '_, '_> {
         Ok(Wire { outlet, ..x })
     }
 
-    /// The same elements in another shape.
+    /// Reshapes a tensor.
     pub(super) fn reshaped(&mut self, x: Wire, shape: &[TDim]) -> TractResult<Wire> {
         let outlet = self.frame.builder.reshape(x.outlet, shape)?;
         Ok(Wire { outlet, ..x })
     }
 
-    /// The dimensions in another order.
+    /// Permutes the dimensions of a tensor.
     pub(super) fn permuted(&mut self, x: Wire, order: &[usize]) -> TractResult<Wire> {
         let outlet = self.frame.builder.transpose(x.outlet, order)?;
         Ok(Wire { outlet, ..x })
     }
 
-    /// The sizes that an operation's result is declared to have, those that are not known as new ones, and
-    /// whether there are such.
+    /// Returns the declared sizes of an operation's result, and whether any of them is unknown.
+    /// Unknown sizes become new symbols.
     pub(super) fn declared(
         &mut self,
         operation: &Operation,
         at: usize,
     ) -> TractResult<(Vec<TDim>, bool)> {
-        let (_, ty) = operation.outputs.get(at).context("no such result")?;
+        let (_, ty) = operation
+            .outputs
+            .get(at)
+            .context("the result is not declared")?;
         let symbols = &self.frame.builder.model.symbols;
         let dims = ty.dims.iter().map(|dim| match dim {
             Some(size) => Ok(i64::try_from(*size)?.to_dim()),
@@ -99,19 +102,19 @@ impl Lowering<'_, '_, '_> {
     }
 }
 
-/// Refuses a shape that no model would make out of numbers.
+/// Rejects a shape that is too large to create from numbers.
 pub(super) fn check_room(shape: &[TDim]) -> TractResult<()> {
     let known: Vec<i64> = shape.iter().filter_map(|size| size.to_i64().ok()).collect();
     ensure!(
         known.iter().all(|size| *size >= 0),
-        "a tensor of shape {shape:?}"
+        "invalid shape {shape:?}"
     );
     let count = known
         .iter()
         .fold(1_i64, |count, size| count.saturating_mul(*size));
     ensure!(
         count <= MAX_MADE,
-        "a tensor of {count} elements; at most {MAX_MADE} are made"
+        "tensor too large: {count} elements, at most {MAX_MADE} are supported"
     );
     Ok(())
 }

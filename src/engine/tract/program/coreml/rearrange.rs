@@ -1,4 +1,4 @@
-//! The same elements in another order.
+//! Core ML operations that reorder elements.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -9,7 +9,7 @@ use super::shape::{INDEX, padded};
 use super::{Lowering, Operation, Table, Value, one};
 use crate::model::executorch::coreml::Content;
 
-/// The operations of this theme.
+/// The operations of this file.
 pub(super) const TABLE: Table = &[
     (&["batch_to_space"], |lowering, operation| {
         let x = lowering.tensor(operation, "x")?;
@@ -26,8 +26,14 @@ pub(super) const TABLE: Table = &[
         ];
         let to = [batch, c, h * a, w * b];
         let mut wire = moved(lowering, x, &split, &[2, 3, 4, 0, 5, 1], &to)?;
-        let crops = lowering.ints(operation, "crops")?.context("no crops")?;
-        ensure!(crops.len() == 4, "{} numbers that crop", crops.len());
+        let crops = lowering
+            .ints(operation, "crops")?
+            .context("missing argument `crops`")?;
+        ensure!(
+            crops.len() == 4,
+            "invalid `crops`: expected 4 numbers, got {}",
+            crops.len()
+        );
         for (at, crop) in crops.as_chunks::<2>().0.iter().enumerate() {
             let size = lowering.shape(wire)?[at + 2].clone();
             let end = (size - crop[1]).reduce();
@@ -59,7 +65,10 @@ pub(super) const TABLE: Table = &[
         let axis = lowering.int(operation, "axis", 1)?;
         let count = i64::try_from(shape.len())?;
         let axis = if axis < 0 { axis + count } else { axis };
-        ensure!((0..=count).contains(&axis), "dimension {axis} of {count}");
+        ensure!(
+            (0..=count).contains(&axis),
+            "dimension {axis} is out of range for rank {count}"
+        );
         let (before, after) = shape.split_at(usize::try_from(axis)?);
         let product = |dims: &[TDim]| dims.iter().cloned().product::<TDim>();
         lowering
@@ -96,7 +105,7 @@ pub(super) const TABLE: Table = &[
             stride?.into(),
         ];
         let wire = lowering.aten("aten::unfold_copy.out", args, x.dtype)?;
-        // The windows follow the dimension they are taken of.
+        // The windows follow their dimension.
         let mut order: Vec<usize> = (0..rank).collect();
         order.insert(axis + 1, rank);
         lowering.permuted(wire, &order).map(one)
@@ -105,8 +114,12 @@ pub(super) const TABLE: Table = &[
         let x = lowering.tensor(operation, "x")?;
         let pads = lowering
             .ints(operation, "paddings")?
-            .context("no padding")?;
-        ensure!(pads.len() == 4, "{} numbers that pad", pads.len());
+            .context("missing argument `paddings`")?;
+        ensure!(
+            pads.len() == 4,
+            "invalid `paddings`: expected 4 numbers, got {}",
+            pads.len()
+        );
         let x = padded(lowering, x, &pads, 0.0)?;
         let [n, c, h, w] = picture(lowering, x)?;
         let [a, b] = pair(lowering, operation, "block_shape")?;
@@ -141,7 +154,7 @@ pub(super) const TABLE: Table = &[
     }),
 ];
 
-/// Sizes that are divided without a rest, as far as that is known.
+/// Exact division of sizes, as far as they are known.
 trait Divide: Sized {
     fn divide(&self, by: i64) -> TractResult<Self>;
 }
@@ -149,24 +162,25 @@ trait Divide: Sized {
 impl Divide for TDim {
     fn divide(&self, by: i64) -> TractResult<Self> {
         if let Ok(size) = self.to_i64() {
-            ensure!(size % by == 0, "{size} in parts of {by}");
+            ensure!(size % by == 0, "size {size} is not divisible by {by}");
             return Ok((size / by).to_dim());
         }
         Ok((self.clone() / by).reduce())
     }
 }
 
-/// The sizes of a picture.
+/// Returns the sizes of an image.
 fn picture(lowering: &Lowering<'_, '_, '_>, x: Wire) -> TractResult<[TDim; 4]> {
     let shape = lowering.shape(x)?;
     let rank = shape.len();
-    <[TDim; 4]>::try_from(shape).map_err(|_| format_err!("a picture of {rank} dimensions"))
+    <[TDim; 4]>::try_from(shape)
+        .map_err(|_| format_err!("unsupported rank of an image: expected 4, got {rank}"))
 }
 
-/// The side of a block, which is a small number.
+/// Returns the side of a block.
 fn block(lowering: &Lowering<'_, '_, '_>, operation: &Operation, name: &str) -> TractResult<i64> {
     let block = lowering.int(operation, name, 1)?;
-    ensure!((1..=1 << 12).contains(&block), "`{name}` of {block}");
+    ensure!((1..=1 << 12).contains(&block), "invalid `{name}`: {block}");
     Ok(block)
 }
 
@@ -178,11 +192,11 @@ fn pair(
     let found = lowering.ints(operation, name)?.unwrap_or_default();
     match found.as_slice() {
         [a, b] if (1..=1 << 12).contains(a) && (1..=1 << 12).contains(b) => Ok([*a, *b]),
-        _ => bail!("`{name}` of {found:?}"),
+        _ => bail!("invalid `{name}`: {found:?}"),
     }
 }
 
-/// Dimensions split, put in another order, and joined.
+/// Splits dimensions, permutes them and merges them.
 fn moved(
     lowering: &mut Lowering<'_, '_, '_>,
     x: Wire,
@@ -195,7 +209,7 @@ fn moved(
     lowering.reshaped(wire, to)
 }
 
-/// In a shape of pieces of other tensors' shapes.
+/// Reshapes to a shape composed of parts of other tensors' shapes.
 fn reshape_like(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
@@ -207,7 +221,9 @@ fn reshape_like(
         let numbers = held.iter().map(|held| {
             let sizes = lowering.sizes_of(held)?;
             let first = sizes.and_then(|sizes| sizes.into_iter().next());
-            Ok(first.with_context(|| format!("no `{name}`"))?.to_i64()?)
+            Ok(first
+                .with_context(|| format!("missing argument `{name}`"))?
+                .to_i64()?)
         });
         numbers.collect()
     };
@@ -220,13 +236,13 @@ fn reshape_like(
                 content: Content::Bools(bools),
                 ..
             }) => Ok(bools.first() == Some(&true)),
-            _ => bail!("`end_masks` of something else than constant booleans"),
+            _ => bail!("`end_masks` are not constant booleans"),
         })
         .collect::<TractResult<_>>()?;
     let count = references.len();
     ensure!(
         [begins.len(), ends.len(), masks.len()] == [count; 3],
-        "pieces of {count} shapes, of which {} begin and {} end",
+        "wrong number of bounds for {count} shapes: {} begins, {} ends",
         begins.len(),
         ends.len()
     );
@@ -254,7 +270,8 @@ fn reshape_like(
     lowering.reshaped(x, &to).map(one)
 }
 
-/// The first so many places along a dimension turned round, as many as a list says for each place along another.
+/// Reverses the first positions along a dimension. Their number is listed for each position along
+/// another dimension.
 fn reverse_sequence(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
@@ -274,14 +291,14 @@ fn reverse_sequence(
         let lengths = ints(&inputs[1])?;
         ensure!(
             lengths.len() == shape[batch],
-            "{} lengths for {} places",
+            "wrong number of lengths: got {} for {} positions",
             lengths.len(),
             shape[batch]
         );
         let most = i64::try_from(shape[along])?;
         ensure!(
             lengths.iter().all(|length| (0..=most).contains(length)),
-            "lengths {lengths:?} of a dimension of {most}"
+            "invalid lengths {lengths:?} for a dimension of size {most}"
         );
         let from = (0..inputs[0].len()).map(|place| {
             let at = place / own[along] % shape[along];

@@ -1,8 +1,12 @@
-//! Recurrences: the product with the sequence is one for all steps, the steps are one operator of ours.
+//! Core ML recurrent layers (LSTM, GRU, RNN).
 //!
-//! Gates lie in the order of the weights: input, forget, output, cell (LSTM); reset, output, update (GRU). Where
-//! the documents are silent, coremltools' own tests are followed: the clip holds the memory, the output gate's
-//! peephole sees the new memory, a GRU's reset gate comes before the product unless `reset_after`.
+//! The product with the input sequence is computed for all steps at once. A custom operator runs
+//! the steps.
+//!
+//! Gate order follows the weights: input, forget, output, cell for LSTM; reset, output, update for
+//! GRU. Where the documentation is silent, the code follows coremltools' tests. The clip applies to
+//! the memory, the output gate's peephole uses the new memory, and a GRU's reset gate applies
+//! before the product unless `reset_after` is set.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -13,14 +17,15 @@ use super::{Lowering, Operation, Table};
 use crate::engine::tract::kernel::Kernel;
 use crate::tensor::DType;
 
-/// The operations of this theme.
+/// The operations of this file.
 pub(super) const TABLE: Table = &[
     (&["lstm"], lstm),
     (&["gru"], |lowering, operation| {
         let bias = lowering.optional_tensor(operation, "bias")?;
         let input_bias = lowering.optional_tensor(operation, "input_bias")?;
         let after = lowering.bool(operation, "reset_after", false)?;
-        // The bias of the product with the state is reset with it; any other is added beside it.
+        // With `reset_after`, the bias of the product with the state is also reset. Otherwise both
+        // biases are added at once.
         let (outside, inside) = if after {
             (input_bias, bias)
         } else {
@@ -53,13 +58,13 @@ pub(super) const TABLE: Table = &[
 enum Kind {
     Plain,
     Gru {
-        /// Whether the reset gate comes after the product with the state.
+        /// Whether the reset gate applies after the product with the state.
         after: bool,
     },
     Lstm,
 }
 
-/// A function of a gate, with the parameters that Core ML has for it.
+/// The activation of a gate, with Core ML's parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Activation {
     HardSigmoid,
@@ -69,14 +74,14 @@ enum Activation {
     Tanh,
 }
 
-/// What is the same for all steps.
+/// The parameters that are the same for all steps.
 #[derive(Debug, Clone)]
 struct Cell {
     kind: Kind,
     gate: Activation,
     candidate: Activation,
     output: Activation,
-    /// Bound of the memory.
+    /// Maximum absolute value of the memory.
     clip: Option<f32>,
 }
 
@@ -84,7 +89,7 @@ struct Cell {
 struct Side {
     input: Wire,
     state: Wire,
-    /// Added to the product with the sequence, and to that with the state.
+    /// Biases of the products with the sequence and with the state.
     bias: [Option<Wire>; 2],
     peephole: Option<Wire>,
     is_reverse: bool,
@@ -105,7 +110,7 @@ impl Activation {
         match self {
             Self::HardSigmoid => (0.2 * x + 0.5).clamp(0.0, 1.0),
             Self::Relu if x < 0.0 => 0.0,
-            // NaN stays.
+            // NaN stays NaN.
             Self::Linear | Self::Relu => x,
             Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
             Self::Tanh => x.tanh(),
@@ -125,9 +130,9 @@ fn activation(
         "linear" => Activation::Linear,
         "relu" => Activation::Relu,
         "sigmoid" => Activation::Sigmoid,
-        // Its factors are 1 where none can be given.
+        // Its factors are 1 where they cannot be set.
         "tanh" | "scaled_tanh" => Activation::Tanh,
-        _ => bail!("the activation `{found}` is not supported"),
+        _ => bail!("unsupported activation `{found}`"),
     })
 }
 
@@ -142,7 +147,7 @@ fn joined(
     }
 }
 
-/// A recurrence that goes one way and has no memory beside its state.
+/// Lowers a recurrence in one direction without a memory besides its state.
 fn one_way(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
@@ -152,7 +157,7 @@ fn one_way(
     let is_reverse = match lowering.text(operation, "direction", "forward")?.as_str() {
         "forward" => false,
         "reverse" => true,
-        other => bail!("the direction `{other}` is not supported"),
+        other => bail!("unsupported direction `{other}`"),
     };
     let x = lowering.tensor(operation, "x")?;
     let side = Side {
@@ -171,7 +176,7 @@ fn one_way(
 fn lstm(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let clip = lowering.optional(operation, "clip")?;
     let clip = match clip {
-        #[expect(clippy::cast_possible_truncation, reason = "a bound")]
+        #[expect(clippy::cast_possible_truncation, reason = "clamps only")]
         Some(_) => Some(lowering.float(operation, "clip", 0.0)? as f32),
         None => None,
     };
@@ -186,7 +191,7 @@ fn lstm(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResu
         "forward" => &[("", false)],
         "reverse" => &[("", true)],
         "bidirectional" => &[("", false), ("_back", true)],
-        other => bail!("the direction `{other}` is not supported"),
+        other => bail!("unsupported direction `{other}`"),
     };
     let x = lowering.tensor(operation, "x")?;
     let initial = ["initial_h", "initial_c"].map(|name| lowering.tensor(operation, name));
@@ -200,8 +205,8 @@ fn lstm(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResu
             lowering.optional_tensor(operation, &name)
         };
         let side = Side {
-            input: optional("weight_ih")?.context("no weights")?,
-            state: optional("weight_hh")?.context("no weights of the state")?,
+            input: optional("weight_ih")?.context("missing weights of the input")?,
+            state: optional("weight_hh")?.context("missing weights of the state")?,
             bias: [optional("bias")?, None],
             peephole: optional("peephole")?,
             is_reverse: *is_reverse,
@@ -210,7 +215,10 @@ fn lstm(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResu
         let mut states = initial;
         for state in &mut states {
             let rank = lowering.shape(*state)?.len();
-            ensure!(rank == 2, "a state of {rank} dimensions");
+            ensure!(
+                rank == 2,
+                "unsupported rank of a state: expected 2, got {rank}"
+            );
             let builder = &mut lowering.frame.builder;
             let (start, end) = (at * size, (at + 1) * size);
             state.outlet = builder.slice(state.outlet, 1, start, end)?;
@@ -229,19 +237,20 @@ fn lstm(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResu
     Ok(given)
 }
 
-/// The size of a state.
+/// Returns the size of a state.
 fn hidden(lowering: &Lowering<'_, '_, '_>, cell: &Cell, side: &Side) -> TractResult<usize> {
     let shape = lowering.shape(side.state)?;
     let gates = cell.kind.gates();
     let size = match shape.as_slice() {
         [rows, size] if *rows == size.clone() * gates => size.to_usize()?,
-        _ => bail!("weights of the state of shape {shape:?} for {gates} gates"),
+        _ => bail!("invalid shape of the state weights: got {shape:?} for {gates} gates"),
     };
-    ensure!(size > 0, "a state of no elements");
+    ensure!(size > 0, "the state is empty");
     Ok(size)
 }
 
-/// All steps in one direction: what each gives (or the last one), then the last states.
+/// Runs all steps in one direction. Returns each step's output (or the last one), then the final
+/// states.
 fn run(
     lowering: &mut Lowering<'_, '_, '_>,
     cell: &Cell,
@@ -257,14 +266,20 @@ fn run(
     let shape = lowering.shape(gates)?;
     let wide = size * cell.kind.gates();
     let [steps, batch, last] = shape.as_slice() else {
-        bail!("a sequence of {} dimensions", shape.len());
+        bail!(
+            "unsupported rank of a sequence: expected 3, got {}",
+            shape.len()
+        );
     };
-    ensure!(*last == wide.to_dim(), "{last} gates instead of {wide}");
+    ensure!(
+        *last == wide.to_dim(),
+        "wrong number of gates: got {last}, expected {wide}"
+    );
     for state in states {
         let found = lowering.shape(*state)?;
         ensure!(
             found.len() == 2 && found[1] == size.to_dim() && found[0] == *batch,
-            "a state of shape {found:?} for a batch of {batch} and {size} elements"
+            "invalid shape of a state: got {found:?} for a batch of {batch} and {size} elements"
         );
     }
     let mut inputs = vec![gates.outlet];
@@ -281,7 +296,7 @@ fn run(
             let found = lowering.shape(*part)?;
             ensure!(
                 found == [count.to_dim()],
-                "a bias or peephole of shape {found:?}"
+                "invalid shape of a bias or peephole: {found:?}"
             );
         }
     }
@@ -306,23 +321,26 @@ fn run(
     Ok(wires.collect())
 }
 
-/// The steps, as the operator does them.
+/// The operator that runs the steps.
 #[derive(Debug, Clone)]
 struct Steps {
     cell: Cell,
     size: usize,
     is_reverse: bool,
     every: bool,
-    /// Whether there is a bias of the state's product, and a peephole.
+    /// Whether the state's product has a bias, and whether a peephole exists.
     has: [bool; 2],
 }
 
 impl Steps {
-    /// Inputs: what the sequence gives the gates, the state's weights (each row what one element of the state
-    /// gives them), the first states, and if there are any a bias of the state's product and a peephole.
+    /// Runs all steps.
+    ///
+    /// Inputs: the gates' products with the sequence, the state weights (one row for each state
+    /// element), and the initial states. A bias of the state's product and a peephole follow if
+    /// they exist.
     fn run(&self, inputs: &[TValue]) -> TractResult<TVec<Tensor>> {
         let read = |at: usize| -> TractResult<Vec<f32>> {
-            let input = inputs.get(at).context("too few inputs")?;
+            let input = inputs.get(at).context("missing inputs")?;
             Ok(input.try_as_plain_ram()?.as_slice::<f32>()?.to_vec())
         };
         let (gates, weights) = (inputs[0].try_as_plain_ram()?, read(1)?);
@@ -340,12 +358,15 @@ impl Steps {
         };
         let (bias, peephole) = (optional(self.has[0])?, optional(self.has[1])?);
         let [steps, batch, wide] = inputs[0].shape() else {
-            bail!("a sequence of {} dimensions", inputs[0].rank());
+            bail!(
+                "unsupported rank of a sequence: expected 3, got {}",
+                inputs[0].rank()
+            );
         };
         let (steps, batch, wide, size) = (*steps, *batch, *wide, self.size);
         ensure!(
             hidden.len() == batch * size && weights.len() == wide * size,
-            "states of {} elements for a batch of {batch}",
+            "wrong size of the states: {} elements for a batch of {batch}",
             hidden.len()
         );
         let rows = if self.every { steps } else { 1 };
@@ -392,7 +413,7 @@ impl Steps {
         Ok(given)
     }
 
-    /// One step of a row: `sums` are the gates before their functions.
+    /// Runs one LSTM step of a row; `sums` are the gates before activation.
     fn lstm(&self, hidden: &mut [f32], memory: &mut [f32], peephole: &[f32], sums: &[f32]) {
         let size = self.size;
         for at in 0..size {
@@ -413,7 +434,7 @@ impl Steps {
         }
     }
 
-    /// One step of a row.
+    /// Runs one GRU step of a row.
     fn gru(
         &self,
         gates: &[f32],
@@ -450,7 +471,7 @@ impl Steps {
     }
 }
 
-/// `sums = start + state · weights`, a row of the weights for each element of the state.
+/// Computes `sums = start + state · weights`, with a row of weights for each state element.
 fn add_products(sums: &mut [f32], start: &[f32], state: &[f32], weights: &[f32]) {
     sums.copy_from_slice(start);
     for (x, row) in state.iter().zip(weights.chunks_exact(sums.len())) {

@@ -1,4 +1,4 @@
-//! Operations over dimensions.
+//! Core ML operations over dimensions: reductions, softmax, sorting, cumulative sums.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -8,7 +8,7 @@ use super::held::Held;
 use super::{Lowering, Operation, Table, one};
 use crate::tensor::DType;
 
-/// The operations of this theme.
+/// The operations of this file.
 pub(super) const TABLE: Table = &[
     (&["reduce_sum"], |lowering, operation| {
         plain(lowering, operation, "aten::sum.IntList_out", true)
@@ -86,14 +86,14 @@ pub(super) const TABLE: Table = &[
         let given = lowering.caller().call("aten::sort.values", args, &outs)?;
         match given.get(1) {
             Some(super::Slot::Tensor(wire)) => Ok(one(*wire)),
-            _ => bail!("no places"),
+            _ => bail!("sorting returned no positions"),
         }
     }),
     (&["cumsum"], cumulated),
     (&["topk"], largest),
 ];
 
-/// Tensor, dimensions, whether they stay, and a place for a dtype.
+/// Returns arguments for a reduction: tensor, dimensions, whether they are kept, and no dtype.
 fn over(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
@@ -121,7 +121,7 @@ fn plain(
     lowering.aten(name, args, dtype).map(one)
 }
 
-/// The sum of an operation's dimensions, in its dtype.
+/// Sums over an operation's dimensions, in its dtype.
 fn total(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation, x: Wire) -> TractResult<Wire> {
     let args = over(lowering, operation, x, true)?;
     let dtype = lowering.dtype(operation)?;
@@ -139,7 +139,7 @@ fn square_sum(
     lowering.aten("aten::sum.IntList_out", args, dtype)
 }
 
-/// The sum of all up to each place, or of all before it.
+/// Lowers a cumulative sum, possibly exclusive or in reverse.
 fn cumulated(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let mut x = lowering.tensor(operation, "x")?;
     let shape = lowering.shape(x)?;
@@ -168,7 +168,7 @@ fn cumulated(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Trac
     Ok(one(sum))
 }
 
-/// The logarithm of a sum of exponentials, the largest taken out before.
+/// Computes the logarithm of a sum of exponentials. The maximum is subtracted first.
 fn log_sum_exp(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
@@ -227,7 +227,7 @@ fn largest(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractR
     let given = lowering.caller().call("aten::topk.values", args, &outs)?;
     let given = given.into_iter().map(|slot| match slot {
         super::Slot::Tensor(wire) => Ok(Held::Tensor(wire)),
-        _ => bail!("no tensor"),
+        _ => bail!("an output is not a tensor"),
     });
     let given: Vec<Held> = given.collect::<TractResult<_>>()?;
     Ok(given.into_iter().take(operation.outputs.len()).collect())

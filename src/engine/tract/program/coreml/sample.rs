@@ -1,4 +1,4 @@
-//! Pictures sampled at places that a tensor says.
+//! Core ML image sampling at positions given by a tensor.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -9,10 +9,10 @@ use super::real::check_room;
 use super::{Lowering, Operation, Table, one};
 use crate::tensor::DType;
 
-/// The operations of this theme.
+/// The operations of this file.
 pub(super) const TABLE: Table = &[(&["affine"], affine), (&["resample"], resample)];
 
-/// How places between and outside the pixels are read, by the numbers that `ATen`'s operator has.
+/// Interpolation and padding modes, as numbers of `ATen`'s operator.
 struct Sampling {
     mode: i64,
     padding: i64,
@@ -27,19 +27,21 @@ impl Sampling {
         let mode = match text("sampling_mode")?.as_str() {
             "bilinear" => 0,
             "nearest" => 1,
-            other => bail!("sampling by {other} is not supported"),
+            other => bail!("unsupported sampling mode `{other}`"),
         };
-        // Reflection leaves out the edge, which is where that operator turns back only if corners lie on
-        // each other; otherwise it turns back behind the edge, which is symmetric.
+        // Reflection does not repeat the edge, symmetric padding does. `ATen`'s operator reflects
+        // without repeating the edge only with aligned corners, and repeats it otherwise.
         let padding = match (text("padding_mode")?.as_str(), corners) {
             ("constant", _) => {
                 let value = lowering.float(operation, "padding_value", 0.0)?;
-                ensure!(value == 0.0, "padding by {value} is not supported");
+                ensure!(value == 0.0, "unsupported padding value {value}");
                 0
             }
             ("border", _) => 1,
             ("reflection", true) | ("symmetric", false) => 2,
-            (other, _) => bail!("padding by {other} is not supported with corners {corners}"),
+            (other, _) => {
+                bail!("unsupported padding mode `{other}` with aligned corners {corners}")
+            }
         };
         Ok(Self {
             mode,
@@ -67,13 +69,13 @@ impl Sampling {
     }
 }
 
-/// At the places of a tensor, `(x, y)` each.
+/// Samples at the positions in a tensor, `(x, y)` each.
 fn resample(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let sampling = Sampling::read(lowering, operation)?;
     let x = lowering.tensor(operation, "x")?;
     let places = lowering.tensor(operation, "coordinates")?;
     let mut places = lowering.frame.builder.cast(places, DType::Float32)?;
-    // The operator's places go from -1 to 1.
+    // The operator's coordinates range from -1 to 1.
     match lowering.text(operation, "coordinates_mode", "")?.as_str() {
         "normalized_minus_one_to_one" => {}
         "normalized_zero_to_one" => {
@@ -82,31 +84,35 @@ fn resample(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Tract
         }
         "unnormalized" => {
             let shape = lowering.shape(x)?;
-            ensure!(shape.len() == 4, "a picture of {} dimensions", shape.len());
+            ensure!(
+                shape.len() == 4,
+                "unsupported rank of an image: expected 4, got {}",
+                shape.len()
+            );
             let sizes = [shape[3].to_i64()?, shape[2].to_i64()?];
             ensure!(
                 sizes.iter().all(|size| *size > 1),
-                "places of pixels in a picture of {sizes:?} are not supported"
+                "unsupported pixel coordinates in an image of {sizes:?}"
             );
-            #[expect(clippy::cast_precision_loss, reason = "sizes of a picture")]
+            #[expect(clippy::cast_precision_loss, reason = "sizes of an image")]
             let steps = sizes.map(|size| 2.0 / (size - 1) as f32);
             let steps = Arc::new(tensor1(&steps));
             let steps = lowering.frame.builder.constant(steps, DType::Float32)?;
             places = lowering.two("mul", places, steps)?;
             places = lowering.two("sub", places, 1.0)?;
         }
-        other => bail!("places that are {other} are not supported"),
+        other => bail!("unsupported coordinates mode `{other}`"),
     }
     sampling.apply(lowering, x, places)
 }
 
-/// At the places that matrices move a regular grid to.
+/// Samples at the positions of a regular grid transformed by matrices.
 fn affine(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let sampling = Sampling::read(lowering, operation)?;
     let mode = lowering.text(operation, "coordinates_mode", "")?;
     ensure!(
         mode == "normalized_minus_one_to_one" && sampling.corners,
-        "places that are {mode} are not supported"
+        "unsupported coordinates mode `{mode}` of an affine transformation"
     );
     let x = lowering.tensor(operation, "x")?;
     let matrix = lowering.tensor(operation, "transform_matrix")?;
@@ -114,9 +120,12 @@ fn affine(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     let sizes = ["output_height", "output_width"].map(|name| lowering.int(operation, name, 0));
     let [height, width] = sizes;
     let (height, width) = (height?, width?);
-    ensure!(height > 0 && width > 0, "a picture of {height} by {width}");
+    ensure!(
+        height > 0 && width > 0,
+        "invalid size of the output: {height} by {width}"
+    );
     check_room(&[height.to_dim(), width.to_dim()])?;
-    #[expect(clippy::cast_precision_loss, reason = "places of a picture")]
+    #[expect(clippy::cast_precision_loss, reason = "positions in an image")]
     let place = |at: i64, size: i64| match size {
         1 => 0.0,
         _ => 2.0 * at as f32 / (size - 1) as f32 - 1.0,
@@ -131,7 +140,7 @@ fn affine(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     let shape = lowering.shape(matrix)?;
     ensure!(
         shape.len() == 2 && shape[1] == 6.to_dim(),
-        "matrices of shape {shape:?}"
+        "invalid shape of the transformation matrices: {shape:?}"
     );
     let batch = shape[0].clone();
     let matrix = lowering.reshaped(matrix, &[batch.clone(), 2.to_dim(), 3.to_dim()])?;
@@ -140,7 +149,7 @@ fn affine(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     let outlet = einsum(builder, "pk,bck->bpc", &inputs, DType::Float32)?;
     let mut to = [batch, height.to_dim(), width.to_dim(), 2.to_dim()];
     let outlet = builder.reshape(outlet, &to)?;
-    // One matrix may be for all pictures.
+    // One matrix may apply to all images.
     to[0] = builder
         .shape(x.outlet)?
         .first()

@@ -1,4 +1,4 @@
-//! Elements picked and placed by lists of indices that a run knows.
+//! Core ML operations that gather and scatter elements by index lists computed at run time.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -8,7 +8,7 @@ use super::held::{Held, axis_of};
 use super::{Lowering, Operation, Table, one};
 use crate::tensor::DType;
 
-/// The operations of this theme.
+/// The operations of this file.
 pub(super) const TABLE: Table = &[
     (&["gather_nd"], gather_nd),
     (&["scatter"], |lowering, operation| {
@@ -36,7 +36,7 @@ pub(super) const TABLE: Table = &[
             let same = |at: usize| at == axis || sizes[at] <= shape[at];
             ensure!(
                 sizes.len() == shape.len() && (0..sizes.len()).all(same),
-                "indices of shape {sizes:?} for {shape:?}"
+                "shape {sizes:?} of the indices does not match the tensor's shape {shape:?}"
             );
             let (own, theirs) = (strides(shape), strides(sizes));
             let indices = ints(indices)?.into_iter().enumerate();
@@ -61,7 +61,7 @@ pub(super) const TABLE: Table = &[
     }),
 ];
 
-/// How what is placed is joined with what was there.
+/// How updates are combined with the previous elements.
 #[derive(Debug, Clone, Copy)]
 enum Mode {
     Add,
@@ -84,7 +84,7 @@ impl Mode {
             "mul" => Self::Mul,
             "sub" => Self::Sub,
             "update" => Self::Update,
-            _ => bail!("scattering by `{mode}` is not supported"),
+            _ => bail!("unsupported scatter mode `{mode}`"),
         })
     }
 
@@ -103,7 +103,7 @@ impl Mode {
     fn of_ints(self, old: i64, new: i64, check: &Indices) -> TractResult<i64> {
         Ok(match self {
             Self::Add => old.wrapping_add(new),
-            Self::Div if new == 0 => return check.refuse("a division by zero".to_owned()),
+            Self::Div if new == 0 => return check.refuse("division by zero".to_owned()),
             Self::Div => old.wrapping_div(new),
             Self::Max => old.max(new),
             Self::Min => old.min(new),
@@ -114,8 +114,10 @@ impl Mode {
     }
 }
 
-/// Where rows of indices point to: the first elements, and how many from there on. The first `batch`
-/// dimensions of both are the same.
+/// Returns the first element that each row of indices selects, and the number of elements in each
+/// selection.
+///
+/// The first `batch` dimensions of tensor and indices are the same.
 fn starts(
     shape: &[usize],
     indices: &Tensor,
@@ -123,11 +125,11 @@ fn starts(
     check: &Indices,
 ) -> TractResult<(Vec<usize>, usize)> {
     let Some((&depth, rows)) = indices.shape().split_last() else {
-        bail!("indices without dimensions");
+        bail!("the indices have no dimensions");
     };
     ensure!(
         batch + depth <= shape.len() && batch <= rows.len() && rows[..batch] == shape[..batch],
-        "indices of shape {:?} for {shape:?}",
+        "shape {:?} of the indices does not match the tensor's shape {shape:?}",
         indices.shape()
     );
     let own = strides(shape);
@@ -156,10 +158,13 @@ fn gather_nd(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Trac
     let indices = lowering.frame.builder.cast(indices, DType::Int64)?;
     let batch = usize::try_from(lowering.int(operation, "batch_dims", 0)?)?;
     let (shape, rows) = (lowering.shape(x)?, lowering.shape(indices)?);
-    let (depth, rows) = rows.split_last().context("indices without dimensions")?;
+    let (depth, rows) = rows
+        .split_last()
+        .context("the indices have no dimensions")?;
     let rest = batch.checked_add(depth.to_usize()?);
     let rest = rest.and_then(|from| shape.get(from..));
-    let rest = rest.with_context(|| format!("{depth} indices for {} dimensions", shape.len()))?;
+    let rest =
+        rest.with_context(|| format!("too many indices: {depth} for {} dimensions", shape.len()))?;
     let to: Vec<TDim> = rows.iter().chain(rest).cloned().collect();
     let inputs = [x.outlet, indices.outlet];
     let check = Indices::new(&operation.kind, true);
@@ -178,7 +183,8 @@ fn gather_nd(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> Trac
     Ok(one(wire))
 }
 
-/// Rows along a dimension by indices whose first dimensions are those of the tensor.
+/// Gathers rows along a dimension by indices whose leading batch dimensions are those of the
+/// tensor.
 pub(super) fn gather_in_batches(
     lowering: &mut Lowering<'_, '_, '_>,
     (x, indices): (Wire, Wire),
@@ -188,7 +194,7 @@ pub(super) fn gather_in_batches(
     let (shape, rows) = (lowering.shape(x)?, lowering.shape(indices)?);
     ensure!(
         batch <= axis && axis < shape.len() && batch <= rows.len(),
-        "{batch} dimensions of batches before dimension {axis}"
+        "invalid gather: {batch} batch dimensions, dimension {axis}"
     );
     let mut to = shape[..axis].to_vec();
     to.extend_from_slice(&rows[batch..]);
@@ -200,7 +206,7 @@ pub(super) fn gather_in_batches(
         let (shape, rows) = (inputs[0].shape(), inputs[1].shape());
         ensure!(
             shape[..batch] == rows[..batch],
-            "indices of shape {rows:?} for {shape:?}"
+            "shape {rows:?} of the indices does not match the tensor's shape {shape:?}"
         );
         let values = ints(&inputs[1])?;
         let product = |sizes: &[usize]| sizes.iter().product::<usize>();
@@ -224,8 +230,8 @@ pub(super) fn gather_in_batches(
     Ok(one(wire))
 }
 
-/// A tensor with updates joined into it at places that follow from its shape and the indices, one for each
-/// element of the updates.
+/// Combines updates into a tensor. Their positions follow from its shape and the indices, one for
+/// each update.
 fn scattered(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
@@ -246,7 +252,7 @@ fn scattered(
         let places = places(data.shape(), &inputs[1], &check)?;
         ensure!(
             places.len() == updates.len(),
-            "{} updates for {} places",
+            "wrong number of updates: got {} for {} positions",
             updates.len(),
             places.len()
         );

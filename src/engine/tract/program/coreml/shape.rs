@@ -1,4 +1,4 @@
-//! The same elements in other shapes, parts put together, and padding.
+//! Core ML operations that change shapes, join tensors, and pad.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -9,7 +9,7 @@ use super::real::check_room;
 use super::{Lowering, Operation, Slot, Table, one};
 use crate::tensor::DType;
 
-/// The operations of this theme.
+/// The operations of this file.
 pub(super) const TABLE: Table = &[
     (&["reshape"], reshape),
     (&["expand_dims"], expand),
@@ -19,11 +19,11 @@ pub(super) const TABLE: Table = &[
         let x = lowering.tensor(operation, "x")?;
         let reps = lowering
             .sizes(operation, "reps")?
-            .context("no repetitions")?;
+            .context("missing argument `reps`")?;
         let shape = lowering.shape(x)?;
         ensure!(
             shape.len() == reps.len(),
-            "{} repetitions of {} dimensions",
+            "wrong number of repetitions: got {} for {} dimensions",
             reps.len(),
             shape.len()
         );
@@ -63,14 +63,16 @@ pub(super) const TABLE: Table = &[
     }),
 ];
 
-/// The tensors of `values`.
+/// Returns the tensors of `values`.
 fn wires(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Wire>> {
     let held = lowering.all(operation, "values")?;
     held.iter().map(|held| lowering.wire(held)).collect()
 }
 
-/// Sizes of which 0 means that of the same dimension, counted from the end, and -1 what is left. (Before iOS17
-/// there are as many dimensions as before where a 0 is.)
+/// Reshapes a tensor. A size of 0 keeps the same dimension, counted from the end; -1 takes the
+/// remaining elements.
+///
+/// Before iOS17, shapes with a 0 keep the number of dimensions.
 fn reshape(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let x = lowering.tensor(operation, "x")?;
     let from = lowering.shape(x)?;
@@ -86,7 +88,9 @@ fn reshape(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractR
 }
 
 fn expand(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
-    let axes = lowering.ints(operation, "axes")?.context("no dimensions")?;
+    let axes = lowering
+        .ints(operation, "axes")?
+        .context("missing argument `axes`")?;
     if let Held::Sizes {
         sizes,
         is_number: true,
@@ -130,14 +134,16 @@ fn squeeze(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractR
 fn transpose(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let x = lowering.tensor(operation, "x")?;
     let rank = lowering.shape(x)?.len();
-    let order = lowering.ints(operation, "perm")?.context("no order")?;
+    let order = lowering
+        .ints(operation, "perm")?
+        .context("missing argument `perm`")?;
     let order = order.into_iter().map(|axis| axis_of(axis, rank));
     let order: Vec<usize> = order.collect::<TractResult<_>>()?;
     let outlet = lowering.frame.builder.transpose(x.outlet, &order)?;
     Ok(one(Wire { outlet, ..x }))
 }
 
-/// Numbers that are sizes, or known, as a list.
+/// Stacks sizes or known numbers into a list.
 fn stacked_sizes(
     lowering: &Lowering<'_, '_, '_>,
     operation: &Operation,
@@ -161,7 +167,7 @@ fn stacked_sizes(
     }))
 }
 
-/// Tensors one after another, or sizes.
+/// Concatenates tensors or sizes.
 fn concat(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     if lowering.bool(operation, "interleave", false)? {
         return interleaved(lowering, operation);
@@ -180,7 +186,7 @@ fn concat(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     for held in &held {
         let wire = lowering.wire(held)?;
         let mut wire = lowering.frame.builder.cast(wire, dtype)?;
-        // Numbers are joined to a list.
+        // Numbers are concatenated to a list.
         wire.outlet = lowering.frame.builder.with_rank(wire.outlet, 1)?;
         wires.push(wire);
     }
@@ -189,13 +195,14 @@ fn concat(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRe
     lowering.aten("aten::cat.out", args, dtype).map(one)
 }
 
-/// The first places of all tensors along a dimension, then the second ones, and so on.
+/// Interleaves tensors along a dimension: the first positions of all tensors, then the second ones,
+/// and so on.
 fn interleaved(
     lowering: &mut Lowering<'_, '_, '_>,
     operation: &Operation,
 ) -> TractResult<Vec<Held>> {
     let wires = wires(lowering, operation)?;
-    let first = *wires.first().context("nothing to join")?;
+    let first = *wires.first().context("no tensors to join")?;
     let mut shape = lowering.shape(first)?;
     let axis = lowering.axis(operation, "axis", shape.len())?;
     shape[axis] = shape[axis].clone() * wires.len();
@@ -216,7 +223,7 @@ fn split(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
         let size = shape[axis].to_usize()?;
         ensure!(
             count > 0 && size.is_multiple_of(count),
-            "{size} in {count} parts"
+            "size {size} is not divisible into {count} parts"
         );
         vec![(size / count).to_dim(); count]
     };
@@ -227,23 +234,26 @@ fn split(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractRes
         .call("aten::split_with_sizes_copy.out", args, &outs)?;
     let given = given.into_iter().map(|slot| match slot {
         Slot::Tensor(wire) => Ok(Held::Tensor(wire)),
-        _ => bail!("no tensor"),
+        _ => bail!("an output is not a tensor"),
     });
     given.collect()
 }
 
-/// Pairs for the last dimensions, outermost first; `ATen` has them innermost first.
+/// Lowers padding. The pairs are for the last dimensions, outermost first; `ATen` expects innermost
+/// first.
 fn pad(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let mode = lowering.text(operation, "mode", "constant")?;
     let x = lowering.tensor(operation, "x")?;
-    let pads = lowering.ints(operation, "pad")?.context("no padding")?;
+    let pads = lowering
+        .ints(operation, "pad")?
+        .context("missing argument `pad`")?;
     let mut shape = lowering.shape(x)?;
     let (pairs, rest) = pads.as_chunks::<2>();
     ensure!(
         rest.is_empty()
             && pairs.len() <= shape.len()
             && pads.iter().all(|pad| (0..=1 << 30).contains(pad)),
-        "padding {pads:?} of {} dimensions",
+        "invalid padding {pads:?} of {} dimensions",
         shape.len()
     );
     let first = shape.len() - pairs.len();
@@ -260,13 +270,13 @@ fn pad(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResul
         wire = match mode.as_str() {
             "reflect" => reflected(lowering, wire, first + at, *before, *after)?,
             "replicate" => replicated(lowering, wire, first + at, *before, *after)?,
-            _ => bail!("padding by {mode} is not supported"),
+            _ => bail!("unsupported padding mode `{mode}`"),
         };
     }
     Ok(one(wire))
 }
 
-/// What lies behind the edges of a dimension, turned round, around it.
+/// Pads a dimension with reflected elements, without repeating the edges.
 fn reflected(
     lowering: &mut Lowering<'_, '_, '_>,
     x: Wire,
@@ -295,7 +305,7 @@ fn reflected(
     Ok(Wire { outlet, ..x })
 }
 
-/// The edges of a dimension again and again around it.
+/// Pads a dimension by repeating its edges.
 fn replicated(
     lowering: &mut Lowering<'_, '_, '_>,
     x: Wire,
@@ -317,7 +327,7 @@ fn replicated(
     Ok(Wire { outlet, ..x })
 }
 
-/// A tensor with so much of a number around its last dimensions.
+/// Pads the last dimensions with a number.
 pub(super) fn padded(
     lowering: &mut Lowering<'_, '_, '_>,
     x: Wire,
@@ -325,19 +335,27 @@ pub(super) fn padded(
     value: f64,
 ) -> TractResult<Wire> {
     let (pairs, rest) = pads.as_chunks::<2>();
-    ensure!(rest.is_empty(), "padding in pairs, not {}", pads.len());
+    ensure!(
+        rest.is_empty(),
+        "invalid padding: expected pairs, got {} numbers",
+        pads.len()
+    );
     let inner: Vec<i64> = pairs.iter().rev().flatten().copied().collect();
     let args = vec![x.into(), Arg::from(inner.as_slice()), value.into()];
     lowering.aten("aten::constant_pad_nd.out", args, x.dtype)
 }
 
-/// Takes rows and columns away at both sides.
+/// Crops rows and columns on both sides.
 fn crop(lowering: &mut Lowering<'_, '_, '_>, operation: &Operation) -> TractResult<Vec<Held>> {
     let x = lowering.tensor(operation, "x")?;
     let mut wire = x;
     for (name, from_end) in [("crop_height", 2), ("crop_width", 1)] {
         let shape = lowering.shape(wire)?;
-        ensure!(shape.len() >= 2, "cropping of {} dimensions", shape.len());
+        ensure!(
+            shape.len() >= 2,
+            "unsupported rank of a cropped tensor: {}",
+            shape.len()
+        );
         let axis = shape.len() - from_end;
         let Some([before, after]) = lowering.ints(operation, name)?.map(|ints| {
             [

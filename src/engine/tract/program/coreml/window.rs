@@ -1,24 +1,24 @@
-//! How windows of convolutions and pools move.
+//! Windows of Core ML convolutions and pooling: strides, dilations and padding.
 
 use tract_onnx::tract_core::internal::*;
 
 use super::{Lowering, Operation};
 
-/// Largest size, step, distance or padding.
+/// Maximum size, stride, dilation or padding.
 const MOST: i64 = 1 << 24;
 
-/// How a window moves.
+/// Parameters of a sliding window.
 pub(super) struct Window {
-    /// Steps.
+    /// Strides.
     pub(super) strides: Vec<i64>,
-    /// Distances within a window.
+    /// Dilations: distances between elements within a window.
     pub(super) dilations: Vec<i64>,
-    /// Before and after, for each dimension.
+    /// Padding before and after, for each dimension.
     pub(super) pads: Vec<i64>,
 }
 
 impl Window {
-    /// Reads a window of these sizes over spatial dimensions of these.
+    /// Reads a window of the given kernel sizes over the given spatial sizes.
     pub(super) fn read(
         lowering: &Lowering<'_, '_, '_>,
         operation: &Operation,
@@ -28,7 +28,7 @@ impl Window {
         let spatial = kernel.len();
         ensure!(
             kernel.iter().all(|size| (1..=MOST).contains(size)),
-            "a window of {kernel:?}"
+            "invalid window sizes {kernel:?}"
         );
         let each = |name: &str| -> TractResult<Vec<i64>> {
             let numbers = lowering.ints(operation, name)?;
@@ -36,7 +36,7 @@ impl Window {
             ensure!(
                 numbers.len() == spatial
                     && numbers.iter().all(|number| (1..=MOST).contains(number)),
-                "`{name}` of {numbers:?}"
+                "invalid `{name}`: {numbers:?}"
             );
             Ok(numbers)
         };
@@ -63,11 +63,11 @@ impl Window {
                 }
                 pads
             }
-            other => bail!("padding by {other} is not supported"),
+            other => bail!("unsupported padding type `{other}`"),
         };
         ensure!(
             pads.len() == 2 * spatial && pads.iter().all(|pad| (0..=MOST).contains(pad)),
-            "paddings of {pads:?} for {spatial} dimensions"
+            "invalid padding {pads:?} for {spatial} dimensions"
         );
         Ok(Self {
             strides,
@@ -76,7 +76,7 @@ impl Window {
         })
     }
 
-    /// The same padding on both sides, where it is.
+    /// Returns the padding of each dimension if it is the same on both sides.
     pub(super) fn even(&self) -> Option<Vec<i64>> {
         let (pairs, _) = self.pads.as_chunks::<2>();
         let even = pairs

@@ -1,4 +1,4 @@
-//! Convolutions of what has its channels last.
+//! MLX convolutions of tensors with channels last.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -6,10 +6,10 @@ use super::super::builder::Builder;
 use super::super::calling::Arg;
 use super::{Instruction, Lowering, Table};
 
-/// Endings of the fields, by how many dimensions there are.
+/// Suffixes of the fields for each axis, by the number of spatial dimensions.
 const AXES: [&[&str]; 3] = [&[""], &["_h", "_w"], &["_d", "_h", "_w"]];
 
-/// The instructions of this theme.
+/// The instructions of this file.
 pub(super) const TABLE: Table = &[
     (&["Conv1D"], |lowering, node| {
         convolution(lowering, node, AXES[0], false)
@@ -31,7 +31,7 @@ pub(super) const TABLE: Table = &[
     }),
 ];
 
-/// A convolution of `[batch, .., channels]` by `[out, .., in / groups]`.
+/// Lowers a convolution of `[batch, .., channels]` by `[out, .., in / groups]`.
 fn convolution(
     lowering: &mut Lowering<'_, '_, '_>,
     node: &Instruction,
@@ -42,7 +42,7 @@ fn convolution(
     let rank = axes.len() + 2;
     ensure!(
         lowering.shape(x)?.len() == rank && lowering.shape(weight)?.len() == rank,
-        "a convolution over {} dimensions",
+        "invalid rank of a convolution over {} dimensions",
         axes.len()
     );
     let each = |name: &str| -> TractResult<Arg> {
@@ -87,13 +87,13 @@ fn convolution(
     lowering.give(node, wire)
 }
 
-/// A kernel `[out, in / groups, ..]` as `[in, out / groups, ..]`.
+/// Reorders a kernel `[out, in / groups, ..]` to `[in, out / groups, ..]`.
 fn swapped(builder: &mut Builder, kernel: OutletId, groups: usize) -> TractResult<OutletId> {
     let shape = builder.shape(kernel)?;
     let (out, each) = (shape[0].to_usize()?, shape[1].to_usize()?);
     ensure!(
         groups > 0 && out.is_multiple_of(groups),
-        "{out} channels in {groups} groups"
+        "{out} channels are not divisible by {groups} groups"
     );
     let dims = |first: &[usize]| -> Vec<TDim> {
         let first = first.iter().map(ToDim::to_dim);

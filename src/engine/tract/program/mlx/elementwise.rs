@@ -1,4 +1,4 @@
-//! Instructions on each element by itself, and integers beside tensors.
+//! MLX elementwise instructions.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -8,7 +8,7 @@ use super::joined::Step;
 use super::{Instruction, Lowering, Table, float_of, joint};
 use crate::tensor::DType;
 
-/// Instructions of one tensor and the operator that each is.
+/// Instructions of one tensor, with the portable operator for each.
 const UNARY: &[(&str, &str)] = &[
     ("Arccos", "aten::acos.out"),
     ("Arccosh", "aten::acosh.out"),
@@ -36,7 +36,7 @@ const UNARY: &[(&str, &str)] = &[
     ("Tanh", "aten::tanh.out"),
 ];
 
-/// Those whose result is of the argument's dtype.
+/// Instructions that keep the argument's dtype.
 const SAME: &[(&str, &str)] = &[
     ("Abs", "aten::abs.out"),
     ("Ceil", "aten::ceil.out"),
@@ -56,14 +56,14 @@ const BINARY: &[(&str, &str)] = &[
     ("Remainder", "aten::remainder.Tensor_out"),
 ];
 
-/// Instructions on the bits of two tensors.
+/// Bitwise instructions of two tensors.
 const BITWISE: &[(&str, &str)] = &[
     ("BitwiseAnd", "aten::bitwise_and.Tensor_out"),
     ("BitwiseOr", "aten::bitwise_or.Tensor_out"),
     ("BitwiseXor", "aten::bitwise_xor.Tensor_out"),
 ];
 
-/// Instructions of two tensors that give booleans.
+/// Comparisons of two tensors, with boolean results.
 const COMPARED: &[(&str, &str)] = &[
     ("Equal", "aten::eq.Tensor_out"),
     ("Greater", "aten::gt.Tensor_out"),
@@ -77,10 +77,12 @@ const COMPARED: &[(&str, &str)] = &[
 
 fn name_in(table: &[(&str, &'static str)], node: &Instruction) -> TractResult<&'static str> {
     let found = table.iter().find(|(kind, _)| *kind == node.kind);
-    found.map(|(_, name)| *name).context("not supported")
+    found
+        .map(|(_, name)| *name)
+        .context("unsupported instruction")
 }
 
-/// The instructions of this theme.
+/// The instructions of this file.
 pub(super) const TABLE: Table = &[
     (
         &[
@@ -223,7 +225,7 @@ pub(super) const TABLE: Table = &[
                     continue;
                 }
                 let operator = BINARY.iter().find(|(kind, _)| *kind == limit);
-                let (_, operator) = operator.context("not supported")?;
+                let (_, operator) = operator.context("unsupported instruction")?;
                 wire = lowering.aten(operator, vec![wire.into(), by.into()], wire.dtype)?;
             }
         }
@@ -238,7 +240,9 @@ pub(super) const TABLE: Table = &[
     }),
     (&["AsType"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
-        let dtype = lowering.code(node, "scalar_type")?.context("no dtype")?;
+        let dtype = lowering
+            .code(node, "scalar_type")?
+            .context("the dtype is missing")?;
         let wire = lowering.frame.builder.cast(x, dtype)?;
         lowering.give(node, wire)
     }),
@@ -249,7 +253,8 @@ pub(super) const TABLE: Table = &[
     (&["Noop"], |_, _| Ok(())),
 ];
 
-/// The greater or the lesser of a value and a number, which takes no tensor for the number.
+/// Computes the maximum or minimum of a value and a constant number without a tensor for the
+/// number.
 fn limited(
     lowering: &mut Lowering<'_, '_, '_>,
     kind: &str,
@@ -288,7 +293,7 @@ fn sum(
     lowering.give(node, wire)
 }
 
-/// Rounds to so many decimals, or to a power of ten; halves to even.
+/// Rounds to `decimals` decimals; negative numbers round to a power of ten. Ties go to even.
 fn round(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let decimals = i32::try_from(lowering.int(node, "decimals")?)?;
@@ -296,7 +301,10 @@ fn round(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult
         let wire = lowering.aten("aten::round.out", vec![x.into()], x.dtype)?;
         return lowering.give(node, wire);
     }
-    ensure!(decimals.abs() < 38, "rounding to {decimals} decimals");
+    ensure!(
+        decimals.abs() < 38,
+        "unsupported rounding to {decimals} decimals"
+    );
     let float = DType::Float32;
     let factor = 10_f64.powi(decimals.abs());
     let (first, second) = if decimals > 0 {
@@ -312,7 +320,7 @@ fn round(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult
     lowering.give(node, wire)
 }
 
-/// The logarithm of a sum of two exponentials.
+/// Computes `log(exp(a) + exp(b))`.
 fn log_add_exp(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
     let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
     let dtype = float_of(joint(a, b));

@@ -1,4 +1,4 @@
-//! Products of matrices that indices choose: those of experts, of which each text has others.
+//! Products of matrices chosen by indices, as in mixture-of-experts layers.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -7,7 +7,7 @@ use super::quantized::real;
 use super::{Instruction, Lowering, Table, Wire, joint};
 use crate::tensor::DType;
 
-/// The instructions of this theme.
+/// The instructions of this file.
 pub(super) const TABLE: Table = &[
     (&["GatherMm"], |lowering, node| {
         let (a, b) = (lowering.tensor(node, "a")?, lowering.tensor(node, "b")?);
@@ -26,7 +26,7 @@ pub(super) const TABLE: Table = &[
     }),
 ];
 
-/// The matrices of a batch that indices choose, counted row major; all of them without indices.
+/// Gathers matrices of a batch by row-major indices. Without indices, returns all of them.
 fn chosen(
     lowering: &mut Lowering<'_, '_, '_>,
     node: &Instruction,
@@ -40,7 +40,11 @@ fn chosen(
     let builder = &mut lowering.frame.builder;
     let indices = builder.cast(indices, DType::Int64)?;
     let shape = builder.shape(x.outlet)?;
-    ensure!(shape.len() >= 2, "matrices of {} dimensions", shape.len());
+    ensure!(
+        shape.len() >= 2,
+        "unsupported rank of matrices: expected 2 or more, got {}",
+        shape.len()
+    );
     let (batch, matrix) = shape.split_at(shape.len() - 2);
     let mut flat = vec![batch.iter().cloned().product::<TDim>().reduce()];
     flat.extend(matrix.iter().cloned());

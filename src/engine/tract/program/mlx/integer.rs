@@ -1,4 +1,5 @@
-//! Integers beside tensors: sizes, numbers that are read from tensors, and what is computed of them.
+//! MLX instructions on integers outside of tensors: sizes, numbers read from tensors, and
+//! arithmetic on them.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -8,7 +9,7 @@ use super::shape::axis_of;
 use super::{Field, Instruction, Lowering, Table};
 use crate::tensor::DType;
 
-/// The instructions of this theme.
+/// The instructions of this file.
 pub(super) const TABLE: Table = &[
     (&["SymSize"], |lowering, node| {
         let a = lowering.tensor(node, "a")?;
@@ -39,32 +40,33 @@ pub(super) const TABLE: Table = &[
 ];
 
 impl Lowering<'_, '_, '_> {
-    /// An integer as a tensor without dimensions.
+    /// Returns an integer as a tensor without dimensions.
     pub(super) fn whole(&mut self, slot: &Slot) -> TractResult<OutletId> {
         let wire = match slot {
             Slot::Int(dim) => return self.frame.builder.size(dim, DType::Int64),
             Slot::Number(number) => self.frame.sum(number)?,
-            _ => bail!("a number that is no integer"),
+            _ => bail!("expected an integer"),
         };
         Ok(self.frame.builder.cast(wire, DType::Int64)?.outlet)
     }
 
-    /// What a field says: an integer, or what a value slot has.
+    /// Returns the number in a field: a literal, or the content of a value slot.
     pub(super) fn given(&self, node: &Instruction, name: &str) -> TractResult<Slot> {
         match node.fields.get(name) {
             Some(Field::Number(number)) => self.number(*number),
-            _ => bail!("no `{name}`"),
+            _ => bail!("missing field `{name}`"),
         }
     }
 
-    /// A size that only a run knows; who gives a tensor of it tells what it is.
+    /// Returns a new symbol for a size known only at run time. The operator that outputs the tensor
+    /// determines it.
     pub(super) fn unknown(&mut self) -> TDim {
         let symbols = &self.frame.builder.model.symbols;
         symbols.new_with_prefix("count").into()
     }
 }
 
-/// How many there are from one integer to another, if that is known before the run.
+/// Returns the distance between two integers, if it is known before the run.
 pub(super) fn distance(start: &Slot, stop: &Slot) -> Option<TDim> {
     match (start, stop) {
         (Slot::Int(start), Slot::Int(stop)) => Some((stop.clone() - start).reduce()),
@@ -81,7 +83,7 @@ fn of_two(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction, name: &str) -
     called(lowering, node, name, args)
 }
 
-/// A division of sizes, or of what only a run knows; rounded down in any case.
+/// Divides sizes or numbers computed at run time, always rounding down.
 fn divided(
     lowering: &mut Lowering<'_, '_, '_>,
     node: &Instruction,
@@ -100,7 +102,7 @@ fn divided(
     let wire = builder.kernel("DivideIntegers", dtype, &[], &inputs, move |inputs| {
         let [a, b] = [&inputs[0], &inputs[1]].map(|input| input.cast_to_scalar::<i64>());
         let (a, b) = (a?, b?);
-        let given = divide(a, b).with_context(|| format!("{a} is divided by {b}"))?;
+        let given = divide(a, b).with_context(|| format!("cannot divide {a} by {b}"))?;
         Ok(tensor0(given))
     })?;
     let plus = TDim::Val(0);
@@ -121,11 +123,11 @@ pub(super) fn argument(slot: Slot) -> TractResult<Arg> {
     match slot {
         Slot::Int(dim) => Ok(Arg::Int(dim)),
         Slot::Number(number) => Ok(Arg::Number(number)),
-        _ => bail!("a number that is no integer"),
+        _ => bail!("expected an integer"),
     }
 }
 
-/// Calls an operator that gives a number, which is written.
+/// Calls an operator that returns a number, and writes it.
 fn called(
     lowering: &mut Lowering<'_, '_, '_>,
     node: &Instruction,
@@ -133,7 +135,10 @@ fn called(
     args: Vec<Arg>,
 ) -> TractResult<()> {
     let given = lowering.caller().call(name, args, &[Out::Number])?;
-    let first = given.into_iter().next().context("nothing computed")?;
+    let first = given
+        .into_iter()
+        .next()
+        .context("the operator returned nothing")?;
     value(lowering, node, first)
 }
 
@@ -144,6 +149,6 @@ fn value(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction, given: Slot) -
             lowering.values.insert(*slot, given);
             Ok(())
         }
-        _ => bail!("no `out`"),
+        _ => bail!("missing field `out`"),
     }
 }

@@ -1,6 +1,9 @@
-//! Convolutions with what stands around them. MLX's exporter moves channels to the end before each and back behind
-//! it, and leaves biases and normalizations beside it as steps of arithmetic: here orders that undo one another
-//! fall away, and steps with constants become part of the kernel. Only of float32 that nothing rounds in between.
+//! Fuses MLX convolutions with the steps around them.
+//!
+//! MLX's exporter moves channels to the end before each convolution and back after it. It also
+//! leaves biases and normalisation as separate arithmetic. Here permutations that cancel each other
+//! are removed, and arithmetic with constants becomes part of the kernel. This applies only to
+//! float32 values without rounding in between.
 
 use std::collections::HashMap;
 
@@ -12,15 +15,15 @@ use super::Lowering;
 use crate::engine::Rounding;
 use crate::tensor::DType;
 
-/// Most elements of a constant that is a step's for channels.
+/// Maximum number of elements of a constant with one element for each channel.
 const MAX_STEP: usize = 1 << 16;
-/// Deepest computation of constants from constants.
+/// Maximum depth of constant folding.
 const MAX_DEPTH: usize = 32;
 
-/// What was moved and convolved so far.
+/// Permutations and convolutions so far, which later steps may fuse with.
 #[derive(Default)]
 pub(super) struct Joined {
-    /// What a value was before its dimensions were moved, and their order.
+    /// For each permuted value, the original value and the order of its dimensions.
     moved: HashMap<OutletId, (OutletId, Vec<usize>)>,
     convolved: HashMap<OutletId, Convolved>,
 }
@@ -28,20 +31,20 @@ pub(super) struct Joined {
 /// A convolution whose result is scaled and shifted by channel.
 #[derive(Clone)]
 struct Convolved {
-    /// What it is of, with channels first.
+    /// The input, with channels first.
     input: Wire,
-    /// Its kernel, and that as it is scaled.
+    /// The kernel, before and after scaling.
     kernel: Arc<Tensor>,
     scaled: Wire,
-    /// Stride, padding and what else follows the bias.
+    /// Stride, padding and the other arguments after the bias.
     rest: Vec<Arg>,
     scale: Vec<f32>,
     shift: Vec<f32>,
-    /// The order of dimensions that makes of its result the value that stands for it.
+    /// The order of dimensions that turns the convolution's result into the value in the graph.
     order: Vec<usize>,
 }
 
-/// A step of arithmetic with two sides.
+/// An arithmetic step with two operands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Add,
@@ -50,14 +53,15 @@ pub(super) enum Step {
 }
 
 impl Lowering<'_, '_, '_> {
-    /// A value with its dimensions in another order, which may be one that it came from.
+    /// Permutes the dimensions of a value. Permutations that cancel each other return the original
+    /// value.
     pub(super) fn moved(&mut self, wire: Wire, order: &[usize]) -> TractResult<Wire> {
         let known = self.joined.moved.get(&wire.outlet).cloned();
         let (from, order) = match known.filter(|(_, first)| first.len() == order.len()) {
             Some((from, first)) => {
                 let second = order.iter().map(|axis| first.get(*axis).copied());
                 let both: Option<Vec<usize>> = second.collect();
-                (from, both.context("no order of the dimensions")?)
+                (from, both.context("invalid permutation of dimensions")?)
             }
             None => (wire.outlet, order.to_vec()),
         };
@@ -65,7 +69,7 @@ impl Lowering<'_, '_, '_> {
             let rank = self.frame.builder.rank(from)?;
             ensure!(
                 rank == order.len(),
-                "an order of {} dimensions",
+                "the rank of the permutation does not match: {} dimensions",
                 order.len()
             );
             return Ok(Wire {
@@ -85,7 +89,7 @@ impl Lowering<'_, '_, '_> {
         Ok(Wire { outlet, ..wire })
     }
 
-    /// A kernel with its dimensions in another order: a constant, if it is one.
+    /// Permutes the dimensions of a kernel; a constant stays a constant.
     pub(super) fn moved_kernel(&mut self, wire: Wire, order: &[usize]) -> TractResult<Wire> {
         let builder = &mut self.frame.builder;
         match builder.known(wire.outlet)? {
@@ -97,7 +101,7 @@ impl Lowering<'_, '_, '_> {
         }
     }
 
-    /// A convolution of values with channels first, which steps of arithmetic may become part of.
+    /// Adds a convolution with channels first, which later arithmetic may fuse with.
     pub(super) fn convolved(
         &mut self,
         input: Wire,
@@ -127,7 +131,8 @@ impl Lowering<'_, '_, '_> {
         Ok(wire)
     }
 
-    /// A step of arithmetic as part of the convolution that gave one of its sides, if the other is a constant for
+    /// Fuses arithmetic into the convolution that computed one operand, if the other one is a
+    /// constant for each channel.
     /// each channel.
     pub(super) fn joined(&mut self, step: Step, a: Wire, b: Wire) -> TractResult<Option<Wire>> {
         if a.dtype != DType::Float32 || b.dtype != DType::Float32 {
@@ -162,7 +167,7 @@ impl Lowering<'_, '_, '_> {
         self.moved(Wire { outlet, dtype }, &order).map(Some)
     }
 
-    /// The one number that a value is, if it is a constant of float32.
+    /// Returns the single number of a float32 constant.
     pub(super) fn one_number(&self, wire: Wire) -> TractResult<Option<f64>> {
         let value = constant_of(&self.frame.builder, wire.outlet, MAX_DEPTH)?;
         let value =
@@ -175,7 +180,7 @@ impl Lowering<'_, '_, '_> {
             .map(|value| f64::from(*value)))
     }
 
-    /// A constant's values, one for each channel; `None` if it is another.
+    /// Returns a constant's values for each channel, or `None` if it has another form.
     fn by_channel(&self, wire: Wire, of: &Convolved) -> TractResult<Option<Vec<f32>>> {
         let builder = &self.frame.builder;
         let channels = of.scale.len();
@@ -204,7 +209,7 @@ impl Lowering<'_, '_, '_> {
         }))
     }
 
-    /// The kernel, scaled.
+    /// Returns the scaled kernel.
     fn scaled(&mut self, convolved: &Convolved) -> TractResult<Wire> {
         let Convolved { kernel, scale, .. } = convolved;
         let mut scaled = Tensor::clone(kernel);
@@ -220,7 +225,7 @@ impl Lowering<'_, '_, '_> {
         builder.constant(Arc::new(scaled), DType::Float32)
     }
 
-    /// The convolution as it is now, with channels first.
+    /// Adds the convolution with its current scale and shift, with channels first.
     fn written(&mut self, convolved: &Convolved) -> TractResult<OutletId> {
         let shift = &convolved.shift;
         let bias = Tensor::from_shape(&[shift.len()], shift)?;
@@ -234,7 +239,7 @@ impl Lowering<'_, '_, '_> {
     }
 }
 
-/// A small value that depends on constants only.
+/// Evaluates a small value that depends only on constants.
 fn constant_of(
     builder: &Builder,
     outlet: OutletId,

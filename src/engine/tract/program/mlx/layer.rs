@@ -1,4 +1,4 @@
-//! Layers: products, normalizations, attention.
+//! MLX layers: matrix products, normalisation, attention.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
@@ -10,16 +10,19 @@ use super::super::product::matrices;
 use super::{Instruction, Lowering, Slot, Table, float_of};
 use crate::tensor::DType;
 
-/// Most places of a mask that is made before a run.
+/// Maximum number of elements of a mask computed before a run.
 const MOST_KEPT: usize = 1 << 22;
 
-/// The instructions of this theme.
+/// The instructions of this file.
 pub(super) const TABLE: Table = &[
     (&["Addmm"], addmm),
     (&["LayerNorm"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
         let shape = lowering.shape(x)?;
-        let last = shape.last().cloned().context("a number")?;
+        let last = shape
+            .last()
+            .cloned()
+            .context("the input of a layer norm has no dimensions")?;
         let weight = lowering.optional(node, "weight")?;
         let bias = lowering.optional(node, "bias")?;
         let epsilon = lowering.float(node, "eps")?;
@@ -36,7 +39,7 @@ pub(super) const TABLE: Table = &[
             .call("aten::native_layer_norm.out", args, &outs)?;
         match given.first() {
             Some(Slot::Tensor(wire)) => lowering.give(node, *wire),
-            _ => bail!("nothing normalized"),
+            _ => bail!("the layer norm returned nothing"),
         }
     }),
     (&["RMSNorm"], |lowering, node| {
@@ -50,7 +53,7 @@ pub(super) const TABLE: Table = &[
     (&["Sdpa"], attention),
 ];
 
-/// `alpha · (mat1 · mat2) + beta · bias`
+/// Computes `alpha · (mat1 · mat2) + beta · bias`.
 fn addmm(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
     let (a, b) = (
         lowering.tensor(node, "mat1")?,
@@ -87,7 +90,10 @@ fn attention(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractRe
     let (keys, values) = (lowering.tensor(node, "k")?, lowering.tensor(node, "v")?);
     let mask = lowering.optional(node, "mask")?;
     let mask = if lowering.flag(node, "causal")? {
-        ensure!(mask.is_none(), "a mask besides the causal one");
+        ensure!(
+            mask.is_none(),
+            "unsupported mask in addition to the causal mask"
+        );
         Some(causal(&mut lowering.frame.builder, queries, keys)?)
     } else {
         mask
@@ -105,11 +111,14 @@ fn attention(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractRe
     lowering.give(node, wire)
 }
 
-/// Which keys each query sees: the last query all of them, each before it one less.
+/// Returns the causal mask: the last query sees all keys, each query before it one key less.
 fn causal(builder: &mut Builder, queries: Wire, keys: Wire) -> TractResult<Wire> {
     let last = |builder: &Builder, wire: Wire| -> TractResult<TDim> {
         let shape = builder.shape(wire.outlet)?;
-        let at = shape.len().checked_sub(2).context("rows of a number")?;
+        let at = shape
+            .len()
+            .checked_sub(2)
+            .context("an attention input has fewer than 2 dimensions")?;
         Ok(shape[at].clone())
     };
     let (rows, columns) = (last(builder, queries)?, last(builder, keys)?);

@@ -1,8 +1,8 @@
-//! MLX's graphs as part of a method's: instructions over slots, through the table of operators.
+//! Lowers graphs of the MLX delegate: instructions over slots, through the operator table.
 //!
-//! A slot is what was last written to it. What the init chain computes depends on constants only, so it is part
-//! of the graph, which the library then folds. Values in half precision are held in float32, or rounded where
-//! they are computed ([`Rounding`]).
+//! Reading a slot returns the value last written to it. The init chain depends only on constants.
+//! Its instructions become part of the graph, and tract folds them. Half-precision values are
+//! stored in float32, or rounded where they are computed ([`Rounding`]).
 
 mod convolution;
 mod elementwise;
@@ -34,10 +34,10 @@ use crate::model::executorch::mlx::{self, Field, Graph, Instruction, Number};
 use crate::tensor::DType;
 use joined::Joined;
 
-/// Lowers an instruction, which writes its slots.
+/// Lowers an instruction and writes its output slots.
 type Lower = fn(&mut Lowering<'_, '_, '_>, &Instruction) -> TractResult<()>;
 
-/// Instructions by their kinds.
+/// Instructions by kind.
 type Table = &'static [(&'static [&'static str], Lower)];
 
 const THEMES: [Table; 11] = [
@@ -60,7 +60,7 @@ fn find(kind: &str) -> Option<Lower> {
         .map(|(_, lower)| *lower)
 }
 
-/// A graph that is being lowered.
+/// A graph being lowered.
 struct Lowering<'f, 'm, 'g> {
     frame: &'f mut Frame<'m>,
     graph: &'g Graph,
@@ -74,7 +74,7 @@ fn read(weights: &Weights, payload: ByteRange) -> Result<Graph, Failure> {
     Graph::read(weights.program(), payload).map_err(|error| Failure::new(error.to_string()))
 }
 
-/// The kinds of a payload's instructions that cannot be lowered.
+/// Returns the kinds of a payload's unsupported instructions.
 pub(super) fn missing(weights: &Weights, payload: ByteRange) -> Result<BTreeSet<String>, Failure> {
     let graph = read(weights, payload)?;
     let kinds = graph.init.iter().chain(&graph.main).map(|node| node.kind);
@@ -84,7 +84,7 @@ pub(super) fn missing(weights: &Weights, payload: ByteRange) -> Result<BTreeSet<
         .collect())
 }
 
-/// Lowers the call of a payload's graph with these arguments: its inputs, then its outputs.
+/// Lowers the call of a payload's graph. The arguments are its inputs, then its outputs.
 pub(super) fn lower(
     frame: &mut Frame<'_>,
     scope: &str,
@@ -109,7 +109,7 @@ pub(super) fn lower(
         let kind = node.kind;
         lowering.frame.builder.enter(format!("{scope} {kind} {at}"));
         guarded(|| {
-            let lower = find(kind).context("not supported")?;
+            let lower = find(kind).context("unsupported instruction")?;
             lower(&mut lowering, node)
         })
         .map_err(|failure| failure.at(Some(format!("{kind} (instruction {at} of {scope})"))))?;
@@ -142,7 +142,7 @@ impl Lowering<'_, '_, '_> {
                 (mlx::Slot::Value(slot), given) => {
                     self.values.insert(*slot, given);
                 }
-                _ => bail!("an input that is no tensor"),
+                _ => bail!("an input is not a tensor"),
             }
         }
         Ok(())
@@ -156,14 +156,14 @@ impl Lowering<'_, '_, '_> {
             }
             mlx::Slot::Value(slot) => {
                 let given = self.values.get(&slot).cloned();
-                let given = given.context("an output that nothing gives")?;
+                let given = given.context("an output is not computed")?;
                 self.frame.write(value, given);
                 Ok(())
             }
         }
     }
 
-    /// What is kept from run to run, as it is: its slots, places and dtypes.
+    /// Returns the states kept between runs, before this run: slots, indices and dtypes.
     fn kept(&mut self, scope: &str) -> TractResult<Vec<(u32, usize, DType)>> {
         let mut kept = Vec::new();
         for &slot in &self.graph.kept {
@@ -183,13 +183,13 @@ impl Lowering<'_, '_, '_> {
         Ok(kept)
     }
 
-    /// The dtype and the sizes of a slot that is not temporary.
+    /// Returns the declared dtype and sizes of a slot that is not temporary.
     fn declared(&self, slot: u32) -> TractResult<(DType, Vec<u64>)> {
         let tensor = self.graph.tensors.get(slot as usize);
-        let tensor = tensor.with_context(|| format!("nothing is said of slot {slot}"))?;
+        let tensor = tensor.with_context(|| format!("slot {slot} is not declared"))?;
         let dtype = DType::from_element(&tensor.element);
-        let dtype =
-            dtype.with_context(|| format!("there are no {} tensors", tensor.element.name()))?;
+        let dtype = dtype
+            .with_context(|| format!("unsupported dtype of a tensor: {}", tensor.element.name()))?;
         let dims = tensor.dims.iter().map(|dim| dim.unwrap_or(0)).collect();
         Ok((dtype, dims))
     }
@@ -202,7 +202,7 @@ impl Lowering<'_, '_, '_> {
         read.map_err(|failure| format_err!("{}", failure.reason))
     }
 
-    /// What a tensor slot holds now.
+    /// Returns the current content of a tensor slot.
     fn slot(&mut self, slot: u32) -> TractResult<Wire> {
         if let Some(wire) = self.tensors.get(&slot) {
             return Ok(*wire);
@@ -212,7 +212,7 @@ impl Lowering<'_, '_, '_> {
             "slot {slot} is read before it is written"
         );
         let name = self.graph.names.get(&slot);
-        let name = name.with_context(|| format!("the constant {slot} has no name"))?;
+        let name = name.with_context(|| format!("constant {slot} has no name"))?;
         let (declared, shape) = self.declared(slot)?;
         let read = self.stored(name, declared, &shape)?;
         let dtype = self.rounding.held(declared);
@@ -221,13 +221,13 @@ impl Lowering<'_, '_, '_> {
         Ok(wire)
     }
 
-    /// A tensor of a field.
+    /// Returns the tensor of a field.
     fn tensor(&mut self, node: &Instruction, name: &str) -> TractResult<Wire> {
         let wire = self.optional(node, name)?;
-        wire.with_context(|| format!("no `{name}`"))
+        wire.with_context(|| format!("missing field `{name}`"))
     }
 
-    /// A tensor of a field, if there is one.
+    /// Returns the tensor of a field, if it is present.
     fn optional(&mut self, node: &Instruction, name: &str) -> TractResult<Option<Wire>> {
         match node.fields.get(name) {
             Some(Field::Tensor(slot)) => self.slot(*slot).map(Some),
@@ -235,11 +235,11 @@ impl Lowering<'_, '_, '_> {
         }
     }
 
-    /// Tensors of a field.
+    /// Returns the tensors of a field.
     fn tensors(&mut self, node: &Instruction, name: &str) -> TractResult<Vec<Wire>> {
         match node.fields.get(name) {
             Some(Field::Tensors(slots)) => slots.iter().map(|slot| self.slot(*slot)).collect(),
-            _ => bail!("no `{name}`"),
+            _ => bail!("missing field `{name}`"),
         }
     }
 
@@ -251,64 +251,64 @@ impl Lowering<'_, '_, '_> {
                 let value = self.values.get(&slot).cloned();
                 value.with_context(|| format!("value {slot} is read before it is written"))?
             }
-            Number::Tensor(_) => bail!("a tensor where a number should be"),
+            Number::Tensor(_) => bail!("expected a number, got a tensor"),
         })
     }
 
-    /// A size or another integer.
+    /// Returns a size or another integer.
     fn dim(&self, node: &Instruction, name: &str) -> TractResult<TDim> {
         match node.fields.get(name) {
             Some(Field::Number(number)) => self.dim_of(*number),
-            _ => bail!("no `{name}`"),
+            _ => bail!("missing field `{name}`"),
         }
     }
 
     fn dim_of(&self, number: Number) -> TractResult<TDim> {
         match self.number(number)? {
             Slot::Int(dim) => Ok(dim),
-            _ => bail!("an integer that is only known when the program runs is not supported"),
+            _ => bail!("unsupported integer computed at run time"),
         }
     }
 
-    /// An integer.
+    /// Returns an integer.
     fn int(&self, node: &Instruction, name: &str) -> TractResult<i64> {
         Ok(self.dim(node, name)?.to_i64()?)
     }
 
-    /// A flag.
+    /// Returns a flag.
     fn flag(&self, node: &Instruction, name: &str) -> TractResult<bool> {
         Ok(self.int(node, name)? != 0)
     }
 
-    /// A number.
+    /// Returns a number.
     #[expect(clippy::cast_precision_loss, reason = "such numbers are small")]
     fn float(&self, node: &Instruction, name: &str) -> TractResult<f64> {
         let Some(Field::Number(number)) = node.fields.get(name) else {
-            bail!("no `{name}`");
+            bail!("missing field `{name}`");
         };
         match self.number(*number)? {
             Slot::Double(float) => Ok(float),
             Slot::Int(dim) => Ok(dim.to_i64()? as f64),
-            _ => bail!("a number that is only known when the program runs is not supported"),
+            _ => bail!("unsupported number computed at run time"),
         }
     }
 
-    /// Sizes of a list; empty where there are none.
+    /// Returns the sizes of a list; a missing list is empty.
     fn dims(&self, node: &Instruction, name: &str) -> TractResult<Vec<TDim>> {
         match node.fields.get(name) {
             Some(Field::Numbers(numbers)) => numbers.iter().map(|n| self.dim_of(*n)).collect(),
             None => Ok(Vec::new()),
-            Some(_) => bail!("`{name}` is no list"),
+            Some(_) => bail!("field `{name}` is not a list"),
         }
     }
 
-    /// Integers of a list; empty where there are none.
+    /// Returns the integers of a list; a missing list is empty.
     fn ints(&self, node: &Instruction, name: &str) -> TractResult<Vec<i64>> {
         let dims = self.dims(node, name)?;
         dims.iter().map(|dim| Ok(dim.to_i64()?)).collect()
     }
 
-    /// A dtype by its code, if there is one.
+    /// Returns the dtype for a code in a field, if it is present.
     fn code(&self, node: &Instruction, name: &str) -> TractResult<Option<DType>> {
         if !node.fields.contains_key(name) {
             return Ok(None);
@@ -326,12 +326,12 @@ impl Lowering<'_, '_, '_> {
             27 => DType::Uint16,
             28 => DType::Uint32,
             29 => DType::Uint64,
-            other => bail!("there are no tensors of dtype {other}"),
+            other => bail!("unsupported dtype code {other}"),
         };
         Ok(Some(self.rounding.held(dtype)))
     }
 
-    /// What calls are made with.
+    /// Returns the context for calling operators of the table.
     fn caller(&mut self) -> Caller<'_, '_> {
         Caller {
             builder: &mut self.frame.builder,
@@ -339,19 +339,19 @@ impl Lowering<'_, '_, '_> {
         }
     }
 
-    /// Calls an operator of the table that gives one tensor.
+    /// Calls an operator of the table that returns one tensor.
     fn aten(&mut self, name: &str, args: Vec<Arg>, dtype: DType) -> TractResult<Wire> {
         self.caller().tensor(name, args, dtype)
     }
 
-    /// Writes the slot of `out`.
+    /// Writes the slot of the field `out`.
     fn give(&mut self, node: &Instruction, wire: Wire) -> TractResult<()> {
         match node.fields.get("out") {
             Some(Field::Tensor(slot)) => {
                 self.tensors.insert(*slot, wire);
                 Ok(())
             }
-            _ => bail!("no `out`"),
+            _ => bail!("missing field `out`"),
         }
     }
 
@@ -360,15 +360,15 @@ impl Lowering<'_, '_, '_> {
     }
 }
 
-/// A text of a field.
+/// Returns the text of a field.
 fn text<'n>(node: &'n Instruction, name: &str) -> TractResult<&'n str> {
     match node.fields.get(name) {
         Some(Field::Text(text)) => Ok(text),
-        _ => bail!("no `{name}`"),
+        _ => bail!("missing field `{name}`"),
     }
 }
 
-/// The dtype that floats are computed in: integers become float32.
+/// Returns the dtype for floating-point computation; integers become float32.
 fn float_of(dtype: DType) -> DType {
     if dtype.is_float() {
         dtype
@@ -377,19 +377,19 @@ fn float_of(dtype: DType) -> DType {
     }
 }
 
-/// The dtype of what is computed of two tensors.
+/// Returns the dtype of the combination of two tensors.
 fn joint(a: Wire, b: Wire) -> DType {
     promoted(a.dtype, b.dtype)
 }
 
-/// The kinds of all instructions that are lowered.
+/// Returns the kinds of all supported instructions.
 #[cfg(test)]
 pub(super) fn names() -> Vec<&'static str> {
     let rows = THEMES.into_iter().flatten();
     rows.flat_map(|(names, _)| names.iter().copied()).collect()
 }
 
-/// The kinds of a payload's instructions.
+/// Returns the kinds of a payload's instructions.
 #[cfg(test)]
 pub(super) fn met(weights: &Weights, payload: ByteRange) -> Vec<String> {
     let graph = read(weights, payload).expect("fixtures can be read");

@@ -1,5 +1,6 @@
-//! Parts of dimensions: taken, put into others, and numbers in a row. Where a part begins or ends may be an
-//! integer that only a run knows.
+//! MLX instructions on parts of dimensions: slices, slice updates, splits and ranges.
+//!
+//! The bounds of a part may be integers computed at run time.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -14,10 +15,10 @@ use crate::engine::tract::kernel::Kernel;
 use crate::engine::tract::program::datum_type;
 use crate::tensor::DType;
 
-/// Most numbers in a row.
+/// Maximum number of elements of a range.
 const MOST: usize = 1 << 28;
 
-/// The instructions of this theme.
+/// The instructions of this file.
 pub(super) const TABLE: Table = &[
     (&["Split"], split),
     (&["Slice"], slice),
@@ -29,9 +30,9 @@ fn split(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult
     let x = lowering.tensor(node, "x")?;
     let mut sizes = lowering.dims(node, "sizes")?;
     let Some(Field::Tensors(slots)) = node.fields.get("outs") else {
-        bail!("no `outs`");
+        bail!("missing field `outs`");
     };
-    // One size is that of all parts but perhaps the last.
+    // A single size applies to all parts except possibly the last one.
     if let ([size], true) = (sizes.as_slice(), slots.len() > 1) {
         let rank = lowering.shape(x)?;
         let axis = axis_of(lowering.int(node, "axis")?, rank.len())?;
@@ -42,7 +43,7 @@ fn split(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult
     }
     ensure!(
         slots.len() == sizes.len(),
-        "{} parts for {}",
+        "wrong number of parts: got {}, expected {}",
         sizes.len(),
         slots.len()
     );
@@ -63,7 +64,8 @@ fn split(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult
     Ok(())
 }
 
-/// The place in a dimension that a number means: from the end if it is negative, held to the dimension.
+/// Resolves a position in a dimension: negative values count from the end, the result is clamped to
+/// the dimension.
 fn held(place: i64, size: usize) -> TractResult<usize> {
     let count = i64::try_from(size)?;
     let place = if place < 0 {
@@ -74,7 +76,7 @@ fn held(place: i64, size: usize) -> TractResult<usize> {
     Ok(usize::try_from(place.clamp(0, count))?)
 }
 
-/// A part of a dimension, perhaps backwards.
+/// Lowers a slice of a dimension, possibly backwards.
 fn slice(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let shape = lowering.shape(x)?;
@@ -90,7 +92,7 @@ fn slice(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult
     }
     ensure!(
         step == 1,
-        "a step of {step} from a place that only a run knows is not supported"
+        "unsupported step {step} from a start computed at run time: expected 1"
     );
     let [start, stop] = slots;
     if distance(&start, &stop).is_some() {
@@ -127,14 +129,14 @@ fn fixed(
     let size = lowering.shape(x)?[axis].clone();
     let at = i64::try_from(axis)?;
     if step == -1 {
-        // From the place of `start` down to what is right behind `stop`.
+        // From position `start` down to the one right after `stop`.
         let size = size.to_i64()?;
         let [first, last] = [start.to_i64()?, stop.to_i64()?]
             .map(|place| if place < 0 { place + size } else { place });
         start = (last.max(-1) + 1).to_dim();
         stop = (first.min(size - 1) + 1).to_dim();
     }
-    ensure!(step >= -1, "a step of {step} is not supported");
+    ensure!(step >= -1, "unsupported step {step}: expected -1 or more");
     let args = vec![
         x.into(),
         at.into(),
@@ -150,14 +152,14 @@ fn fixed(
     Ok(wire)
 }
 
-/// A tensor with another in place of a part of one of its dimensions.
+/// Replaces a part of one dimension of a tensor by another tensor.
 fn update(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
     let into = lowering.tensor(node, "dst")?;
     let part = lowering.tensor(node, "update")?;
     let shape = lowering.shape(into)?;
     let axis = axis_of(lowering.int(node, "axis")?, shape.len())?;
     let step = usize::try_from(lowering.int(node, "step")?)?;
-    ensure!(step > 0, "a step of 0");
+    ensure!(step > 0, "the step is 0");
     let (start, stop) = (
         lowering.given(node, "start")?,
         lowering.given(node, "stop")?,
@@ -194,7 +196,7 @@ fn update(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResul
     lowering.give(node, wire)
 }
 
-/// A tensor with rows of another along a dimension in these places: one each, or one for all.
+/// Copies rows of another tensor to these positions of a dimension: one for each, or one for all.
 fn put(into: &Tensor, part: &Tensor, places: &[usize], axis: usize) -> Tensor {
     let shape = into.shape();
     let inner: usize = shape[axis + 1..].iter().product::<usize>() * into.datum_type().size_of();
@@ -212,7 +214,7 @@ fn put(into: &Tensor, part: &Tensor, places: &[usize], axis: usize) -> Tensor {
     updated
 }
 
-/// Integers in a row.
+/// Lowers a range of integers.
 fn range(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
     let [start, stop, step] = ["start", "stop", "step"].map(|name| lowering.given(node, name));
     let (start, stop, step) = (start?, stop?, step?);
@@ -240,7 +242,7 @@ fn range(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult
         let each = |at: usize| inputs[at].cast_to_scalar::<i64>();
         let (start, stop, step) = (each(0)?, each(1)?, each(2)?);
         let span = stop.saturating_sub(start);
-        ensure!(step != 0, "a step of 0");
+        ensure!(step != 0, "the step of a range is 0");
         let backwards = (span < 0) != (step < 0);
         let count = if backwards {
             0
@@ -248,7 +250,7 @@ fn range(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult
             span.unsigned_abs().div_ceil(step.unsigned_abs())
         };
         let count = usize::try_from(count)?;
-        ensure!(count <= MOST, "{count} numbers in a row");
+        ensure!(count <= MOST, "range too long: {count} elements");
         let numbers = std::iter::successors(Some(start), |last| last.checked_add(step));
         let numbers: Vec<i64> = numbers.take(count).collect();
         Ok(tvec!(tensor1(&numbers)))

@@ -1,4 +1,4 @@
-//! Elements picked and placed by indices.
+//! MLX instructions that read and write elements by index.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -9,7 +9,7 @@ use super::shape::axis_of;
 use super::{Field, Instruction, Lowering, Number, Table};
 use crate::tensor::DType;
 
-/// The instructions of this theme.
+/// The instructions of this file.
 pub(super) const TABLE: Table = &[
     (&["Take"], take),
     (&["TakeAlongAxis"], |lowering, node| {
@@ -33,13 +33,13 @@ pub(super) const TABLE: Table = &[
     (&["Gather"], gather),
 ];
 
-/// One place of a dimension, or those of a tensor.
+/// Lowers selection of one position of a dimension, or of the positions in a tensor.
 fn take(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let rank = lowering.shape(x)?.len();
     let axis = axis_of(lowering.int(node, "axis")?, rank)?;
     let Some(Field::Number(index)) = node.fields.get("index") else {
-        bail!("no `index`");
+        bail!("missing field `index`");
     };
     let wire = if let Number::Tensor(slot) = index {
         let indices = lowering.slot(*slot)?;
@@ -53,7 +53,7 @@ fn take(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<
     lowering.give(node, wire)
 }
 
-/// A tensor with what is put to these places of a dimension.
+/// Lowers writing rows to the given positions of a dimension.
 fn copy(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
     let into = lowering.tensor(node, "dst")?;
     let part = lowering.tensor(node, "update")?;
@@ -71,12 +71,16 @@ fn copy(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<
     lowering.give(node, Wire { ..wire })
 }
 
-/// Rows of `part` along a dimension, copied to their places.
+/// Copies rows of `part` along a dimension to their positions.
 fn placed(into: &Tensor, part: &Tensor, places: &[i64], axis: usize) -> TractResult<Tensor> {
     let shape = into.shape().to_vec();
     let mut wanted = shape.clone();
     wanted[axis] = places.len();
-    ensure!(part.shape() == wanted, "{:?} for {wanted:?}", part.shape());
+    ensure!(
+        part.shape() == wanted,
+        "invalid shape of an update: got {:?}, expected {wanted:?}",
+        part.shape()
+    );
     let inner: usize = shape[axis + 1..].iter().product::<usize>() * into.datum_type().size_of();
     let outer: usize = shape[..axis].iter().product();
     let count = i64::try_from(shape[axis])?;
@@ -85,7 +89,10 @@ fn placed(into: &Tensor, part: &Tensor, places: &[i64], axis: usize) -> TractRes
     for block in 0..outer {
         for (at, place) in places.iter().enumerate() {
             let place = if *place < 0 { place + count } else { *place };
-            ensure!((0..count).contains(&place), "place {place} of {count}");
+            ensure!(
+                (0..count).contains(&place),
+                "position {place} is out of range for a dimension of size {count}"
+            );
             let place = usize::try_from(place)?;
             let to = &mut to[(block * shape[axis] + place) * inner..][..inner];
             to.copy_from_slice(&from[(block * places.len() + at) * inner..][..inner]);
@@ -94,7 +101,7 @@ fn placed(into: &Tensor, part: &Tensor, places: &[i64], axis: usize) -> TractRes
     Ok(placed)
 }
 
-/// Elements by several indices together, whole in the dimensions that have none.
+/// Lowers gathering by several index tensors; dimensions without an index are taken whole.
 fn gather(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let indices = lowering.tensors(node, "indices")?;
@@ -105,7 +112,7 @@ fn gather(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResul
     let sizes = lowering.ints(node, "slice_sizes")?;
     ensure!(
         !axes.is_empty() && indices.len() == axes.len() && sizes.len() == shape.len(),
-        "{} indices of {} dimensions",
+        "invalid gather: {} indices for {} dimensions",
         indices.len(),
         axes.len()
     );
@@ -117,7 +124,7 @@ fn gather(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResul
         };
         ensure!(
             whole,
-            "parts of {size} in dimension {axis} of {dim} are not supported"
+            "unsupported slice of size {size} in dimension {axis} of size {dim}"
         );
     }
     let others = (0..shape.len()).filter(|axis| !axes.contains(axis));

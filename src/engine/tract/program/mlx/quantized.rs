@@ -1,4 +1,6 @@
-//! Weights in groups: words of codes, the lowest bits first, a scale for each group, and perhaps a bias.
+//! MLX weights quantised in groups.
+//!
+//! Codes are packed in words, lowest bits first. Each group has a scale, and possibly a bias.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
@@ -8,14 +10,14 @@ use super::super::product::matrices;
 use super::{Instruction, Lowering, Table};
 use crate::tensor::DType;
 
-/// The instructions of this theme.
+/// The instructions of this file.
 pub(super) const TABLE: Table = &[
     (&["Dequantize"], |lowering, node| {
         let mut wire = real(lowering, node)?;
         if let Some(factor) = lowering.optional(node, "global_scale")? {
             ensure!(
                 super::text(node, "mode")? == "nvfp4",
-                "a scale of all groups where groups have {} scales",
+                "unsupported global scale for the quantisation mode {}",
                 super::text(node, "mode")?
             );
             let builder = &mut lowering.frame.builder;
@@ -46,19 +48,19 @@ pub(super) const TABLE: Table = &[
     }),
 ];
 
-/// What a scale of all groups is divided by: the largest scale times the largest code (448 · 6).
+/// Divisor of a global scale: the largest group scale times the largest code (448 · 6).
 const MOST_OF_ALL: f32 = 2688.0;
 
-/// What codes and scales stand for.
+/// Formats of codes and scales.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// Whole numbers; scales and biases are floats.
+    /// Integers; scales and biases are floats.
     Affine,
-    /// Floats of four bits; scales are powers of two.
+    /// 4-bit floats; scales are powers of two.
     Mxfp4,
-    /// Floats of eight bits; scales are powers of two.
+    /// 8-bit floats; scales are powers of two.
     Mxfp8,
-    /// Floats of four bits; scales are floats of eight.
+    /// 4-bit floats; scales are 8-bit floats.
     Nvfp4,
 }
 
@@ -69,9 +71,9 @@ impl Mode {
             "mxfp4" => (Self::Mxfp4, bits == 4),
             "mxfp8" => (Self::Mxfp8, bits == 8),
             "nvfp4" => (Self::Nvfp4, bits == 4),
-            _ => bail!("quantisation by {name} is not supported"),
+            _ => bail!("unsupported quantisation mode `{name}`"),
         };
-        ensure!(known, "codes of {bits} bits by {name} are not supported");
+        ensure!(known, "unsupported {bits}-bit codes in mode `{name}`");
         Ok(mode)
     }
 
@@ -92,14 +94,14 @@ impl Mode {
     }
 }
 
-/// A float of four bits: sign, two bits of exponent, one of fraction.
+/// Decodes a 4-bit float: sign, two bits of exponent, one of fraction.
 fn four(code: u32) -> f32 {
     const SIZES: [f32; 8] = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
     let size = SIZES[(code & 7) as usize];
     if code & 8 == 0 { size } else { -size }
 }
 
-/// A float of eight bits: sign, four bits of exponent, three of fraction; without infinities.
+/// Decodes an 8-bit float: sign, four bits of exponent, three of fraction; without infinities.
 #[expect(clippy::cast_precision_loss, reason = "a few bits")]
 fn eight(code: u32) -> f32 {
     let (exponent, fraction) = (code >> 3 & 15, (code & 7) as f32 / 8.0);
@@ -111,9 +113,12 @@ fn eight(code: u32) -> f32 {
     if code & 128 == 0 { size } else { -size }
 }
 
-/// The codes in words, which may cross from one to the next within a row.
+/// Unpacks codes from words; a code may span two words of a row.
 fn unpacked(words: &Tensor, bits: usize, mode: Mode) -> TractResult<Tensor> {
-    let (size, lead) = words.shape().split_last().context("words without a row")?;
+    let (size, lead) = words
+        .shape()
+        .split_last()
+        .context("the words have no dimensions")?;
     let count = size * 32 / bits;
     let mask = (1_u64 << bits) - 1;
     let view = words.try_as_plain_ram()?;
@@ -133,12 +138,12 @@ fn unpacked(words: &Tensor, bits: usize, mode: Mode) -> TractResult<Tensor> {
     Tensor::from_shape(&shape, &codes)
 }
 
-/// The numbers that words stand for: `code · scale + bias`, in float32.
+/// Dequantises words: `code · scale + bias`, in float32.
 pub(super) fn real(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<Wire> {
     let bits = usize::try_from(lowering.int(node, "bits")?)?;
     let mode = Mode::read(super::text(node, "mode")?, bits)?;
     let group = lowering.int(node, "group_size")?;
-    ensure!(group > 0, "groups of {group}");
+    ensure!(group > 0, "invalid group size {group}");
     let words = lowering.tensor(node, "w")?;
     let float = DType::Float32;
     let builder = &mut lowering.frame.builder;
@@ -147,11 +152,11 @@ pub(super) fn real(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> T
     let last = shape
         .len()
         .checked_sub(1)
-        .context("words without a dimension")?;
+        .context("the words have no dimensions")?;
     let row = shape[last].to_usize()? * 32;
     ensure!(
         row.is_multiple_of(bits),
-        "{row} bits in codes of {bits} bits"
+        "rows of {row} bits are not divisible into codes of {bits} bits"
     );
     shape[last] = (row / bits).to_dim();
     let codes = builder.kernel("Unpack", float, &shape, &[words.outlet], move |inputs| {
@@ -169,7 +174,10 @@ pub(super) fn real(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> T
     };
     outlet = by_groups(lowering, outlet, scales, last + 1, true)?;
     if let Some(biases) = lowering.optional(node, "biases")? {
-        ensure!(mode == Mode::Affine, "biases of floats");
+        ensure!(
+            mode == Mode::Affine,
+            "unsupported biases of floating-point codes"
+        );
         outlet = by_groups(lowering, outlet, biases, last + 1, false)?;
     }
     let outlet = lowering.frame.builder.reshape(outlet, &shape)?;
@@ -179,7 +187,7 @@ pub(super) fn real(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> T
     })
 }
 
-/// Scales that are stored as bytes.
+/// Decodes scales stored as bytes.
 fn decoded(lowering: &mut Lowering<'_, '_, '_>, scales: Wire, mode: Mode) -> TractResult<Wire> {
     let builder = &mut lowering.frame.builder;
     let bytes = builder.cast(scales, DType::Uint8)?.outlet;
@@ -192,7 +200,7 @@ fn decoded(lowering: &mut Lowering<'_, '_, '_>, scales: Wire, mode: Mode) -> Tra
     })
 }
 
-/// Groups times a number for each, or with it added.
+/// Multiplies groups by a number for each, or adds it.
 fn by_groups(
     lowering: &mut Lowering<'_, '_, '_>,
     groups: OutletId,

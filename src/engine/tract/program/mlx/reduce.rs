@@ -1,4 +1,4 @@
-//! Instructions over dimensions.
+//! MLX instructions over dimensions: reductions, softmax, sorting, cumulative sums.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -8,7 +8,7 @@ use super::shape::axis_of;
 use super::{Instruction, Lowering, Slot, Table, float_of};
 use crate::tensor::DType;
 
-/// The instructions of this theme.
+/// The instructions of this file.
 pub(super) const TABLE: Table = &[
     (&["Sum"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
@@ -72,7 +72,7 @@ pub(super) const TABLE: Table = &[
         lowering.give(node, wire)
     }),
     (&["Cumsum"], cumulated),
-    // What is partitioned is at least as good when it is sorted.
+    // A sorted tensor is also partitioned.
     (&["Sort", "Partition"], |lowering, node| {
         sorted(lowering, node, 0)
     }),
@@ -81,7 +81,7 @@ pub(super) const TABLE: Table = &[
     }),
 ];
 
-/// The dimensions that are reduced: all where none is named.
+/// Returns the dimensions to reduce; all dimensions if the field is empty.
 fn all_axes(
     lowering: &Lowering<'_, '_, '_>,
     node: &Instruction,
@@ -109,7 +109,7 @@ fn axes_as_arg(axes: &[usize]) -> TractResult<Arg> {
     Ok(Arg::from(axes.as_slice()))
 }
 
-/// The dtype that sums and products of a dtype have.
+/// Returns the dtype of sums and products.
 fn summed(dtype: DType) -> DType {
     match dtype {
         DType::Bool | DType::Int8 | DType::Int16 => DType::Int32,
@@ -143,7 +143,7 @@ fn product(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResu
     lowering.give(node, wire)
 }
 
-/// The middle of what is sorted, or the mean of the two in the middle; NaN where any is.
+/// Computes the median, or the mean of the middle two elements; NaN if any element is NaN.
 fn median(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let axes = all_axes(lowering, node, x)?;
@@ -162,8 +162,11 @@ fn median(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResul
     let outlet = builder.transpose(wide.outlet, &order)?;
     let outlet = builder.reshape(outlet, &lines)?;
     let wire = builder.kernel("Median", float, &to, &[outlet], |inputs| {
-        let (size, shape) = inputs[0].shape().split_last().context("no lines")?;
-        ensure!(*size > 0, "the median of nothing");
+        let (size, shape) = inputs[0]
+            .shape()
+            .split_last()
+            .context("the input has no dimensions")?;
+        ensure!(*size > 0, "cannot take the median of no elements");
         let view = inputs[0].try_as_plain_ram()?;
         let lines = view.as_slice::<f32>()?.chunks_exact(*size);
         let middles: Vec<f32> = lines.map(middle).collect();
@@ -192,7 +195,7 @@ fn middle(line: &[f32]) -> f32 {
     }
 }
 
-/// Sums up to each place, perhaps from the end, perhaps without it.
+/// Lowers a cumulative sum, possibly in reverse or exclusive.
 fn cumulated(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let shape = lowering.shape(x)?;
@@ -227,7 +230,7 @@ fn cumulated(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractRe
     lowering.give(node, wire)
 }
 
-/// Tensor, dimensions, whether they stay, and a place for a dtype.
+/// Returns arguments for a reduction: tensor, dimensions, whether they are kept, and no dtype.
 fn over(
     lowering: &Lowering<'_, '_, '_>,
     node: &Instruction,
@@ -252,7 +255,7 @@ fn extreme(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction, name: &str) 
     lowering.give(node, wire)
 }
 
-/// The logarithm of a sum of exponentials, the largest taken out before.
+/// Computes the logarithm of a sum of exponentials. The maximum is subtracted first.
 fn log_sum_exp(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let float = float_of(x.dtype);
@@ -280,7 +283,7 @@ fn log_sum_exp(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> Tract
     lowering.give(node, wire)
 }
 
-/// A sorted tensor, or the places of its elements in the unsorted one.
+/// Sorts a tensor. Returns the sorted values, or the positions of their elements before sorting.
 fn sorted(
     lowering: &mut Lowering<'_, '_, '_>,
     node: &Instruction,
@@ -293,6 +296,6 @@ fn sorted(
     let given = lowering.caller().call("aten::sort.values", args, &outs)?;
     match given.get(which) {
         Some(Slot::Tensor(wire)) => lowering.give(node, *wire),
-        _ => bail!("nothing sorted"),
+        _ => bail!("sorting returned nothing"),
     }
 }

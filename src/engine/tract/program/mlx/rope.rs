@@ -1,23 +1,24 @@
-//! Rotary positions: pairs of numbers turned by an angle that grows with the place of their row.
+//! MLX rotary embeddings: rotate pairs of numbers by an angle that grows with the position of their
+//! row.
 
 use tract_onnx::tract_core::internal::*;
 
 use super::{Field, Instruction, Lowering, Number, Table};
 use crate::tensor::DType;
 
-/// The instructions of this theme.
+/// The instructions of this file.
 pub(super) const TABLE: Table = &[(&["Rope"], rope)];
 
-/// How pairs are turned.
+/// Parameters of the rotation.
 #[derive(Debug, Clone, Copy)]
 struct Turn {
-    /// How many numbers of a row are turned.
+    /// Number of elements of a row that are rotated.
     size: usize,
-    /// Whether neighbours are pairs; else both halves are.
+    /// Whether neighbours form pairs. Otherwise element i pairs with element i of the second half.
     neighbours: bool,
-    /// What places are multiplied by.
+    /// Factor of positions.
     scale: f32,
-    /// Of what the frequencies are powers, where they are not given.
+    /// Base of the frequencies, unless frequencies are given.
     base: f32,
 }
 
@@ -34,11 +35,15 @@ fn rope(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<
         scale: lowering.float(node, "scale")? as f32,
         base: lowering.float(node, "base")? as f32,
     };
-    ensure!(shape.len() >= 3, "rows of {} dimensions", shape.len());
+    ensure!(
+        shape.len() >= 3,
+        "unsupported rank of a rotary embedding: expected 3 or more, got {}",
+        shape.len()
+    );
     let width = shape[shape.len() - 1].to_usize()?;
     ensure!(
         turn.size > 0 && turn.size.is_multiple_of(2) && turn.size <= width,
-        "{} of {width} numbers are turned",
+        "invalid rotary size {} for rows of {width}",
         turn.size
     );
     let offset = match node.fields.get("offset") {
@@ -50,7 +55,7 @@ fn rope(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<
             let slot = lowering.number(*number)?;
             lowering.whole(&slot)?
         }
-        _ => bail!("no `offset`"),
+        _ => bail!("missing field `offset`"),
     };
     let freqs = lowering.optional(node, "freqs")?;
     let builder = &mut lowering.frame.builder;
@@ -61,7 +66,7 @@ fn rope(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<
         let of_freqs = builder.shape(freqs)?;
         ensure!(
             of_freqs == [(turn.size / 2).to_dim()],
-            "frequencies of shape {of_freqs:?} for {} pairs",
+            "frequencies of shape {of_freqs:?} do not match {} pairs",
             turn.size / 2
         );
         inputs.push(freqs);
@@ -81,7 +86,7 @@ fn rope(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<
 }
 
 impl Turn {
-    /// By how much the angle of each pair grows from place to place.
+    /// Returns the growth of each pair's angle from position to position.
     #[expect(clippy::cast_precision_loss, reason = "a few pairs")]
     fn frequencies(&self) -> Vec<f32> {
         let half = self.size / 2;
@@ -89,7 +94,7 @@ impl Turn {
         (0..half).map(|at| (-(at as f32) * step).exp()).collect()
     }
 
-    /// Sine and cosine of each pair's angle, at so many places from the first on.
+    /// Returns sine and cosine of each pair's angle, for `places` positions starting at `first`.
     #[expect(clippy::cast_precision_loss, reason = "places are small")]
     fn angles(&self, first: i64, places: usize, freqs: &[f32]) -> Vec<(f32, f32)> {
         let places = (0..places).map(|place| (first as f32 + place as f32) * self.scale);
@@ -102,13 +107,14 @@ impl Turn {
             .collect()
     }
 
-    /// Turns rows `[batch, .., place, size]`; the first place of each of the batch, or one for all.
+    /// Rotates rows `[batch, .., position, size]`. `offsets` has the first position of each batch
+    /// entry, or one for all.
     fn rows(&self, x: &Tensor, offsets: &[i64], freqs: &[f32]) -> TractResult<Tensor> {
         let shape = x.shape();
         let (batch, places, width) = (shape[0], shape[shape.len() - 2], shape[shape.len() - 1]);
         ensure!(
             offsets.len() == 1 || offsets.len() == batch,
-            "{} places for {batch} texts",
+            "wrong number of offsets: got {} for a batch of {batch}",
             offsets.len()
         );
         let mut turned = Tensor::clone(x);
@@ -116,7 +122,7 @@ impl Turn {
         let all = view.as_slice_mut::<f32>()?;
         let text = (all.len() / batch.max(1)).max(1);
         let half = self.size / 2;
-        // The angles are those of all heads, and of all texts that begin at one place.
+        // Angles are the same for all heads, and for all batch entries with the same offset.
         let mut angles = Vec::new();
         for (text, block) in all.chunks_mut(text).enumerate() {
             if text == 0 || offsets.len() > 1 {

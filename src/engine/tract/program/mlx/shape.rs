@@ -1,4 +1,4 @@
-//! The same elements in other shapes, and new ones of a shape.
+//! MLX instructions that change shapes or create tensors of a shape.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::{Pad, PadMode};
@@ -8,7 +8,7 @@ use super::super::calling::Arg;
 use super::{Instruction, Lowering, Slot, Table, joint};
 use crate::tensor::DType;
 
-/// The instructions of this theme.
+/// The instructions of this file.
 pub(super) const TABLE: Table = &[
     (&["Reshape"], |lowering, node| {
         let x = lowering.tensor(node, "x")?;
@@ -102,7 +102,9 @@ pub(super) const TABLE: Table = &[
     }),
     (&["Tri"], |lowering, node| {
         let shape = [lowering.dim(node, "n")?, lowering.dim(node, "m")?];
-        let dtype = lowering.code(node, "scalar_type")?.context("no dtype")?;
+        let dtype = lowering
+            .code(node, "scalar_type")?
+            .context("the dtype is missing")?;
         let builder = &mut lowering.frame.builder;
         let one = builder.scalar(1.0, dtype, 2)?;
         let outlet = builder.expand(one.outlet, &shape)?;
@@ -128,17 +130,17 @@ pub(super) const TABLE: Table = &[
     }),
 ];
 
-/// A dimension of `rank` many, which may be counted from the end.
+/// Returns one of `rank` dimensions; negative numbers count from the end.
 pub(super) fn axis_of(axis: i64, rank: usize) -> TractResult<usize> {
     let count = i64::try_from(rank)?;
     ensure!(
         -count <= axis && axis < count,
-        "{axis} is none of {rank} dimensions"
+        "dimension {axis} is out of range for rank {rank}"
     );
     Ok(usize::try_from(if axis < 0 { axis + count } else { axis })?)
 }
 
-/// What is left of a matrix below or above a diagonal.
+/// Keeps the part of a matrix below or above a diagonal.
 fn triangle(
     lowering: &mut Lowering<'_, '_, '_>,
     node: &Instruction,
@@ -150,7 +152,7 @@ fn triangle(
     lowering.give(node, wire)
 }
 
-/// Elements around a tensor: one number, or those at its border.
+/// Lowers padding by a constant number or by the border elements.
 fn pad(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let pads = lowering.ints(node, "pad_width")?;
@@ -165,7 +167,7 @@ fn pad(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<(
         "edge" => {
             ensure!(
                 pairs.len() == lowering.shape(x)?.len(),
-                "{} paddings",
+                "invalid number of paddings: {}",
                 pads.len()
             );
             let pads = pairs
@@ -177,7 +179,7 @@ fn pad(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<(
             let outlet = lowering.frame.builder.wire(op, &[x.outlet])?;
             Wire { outlet, ..x }
         }
-        mode => bail!("padding by {mode} is not supported"),
+        mode => bail!("unsupported padding mode `{mode}`"),
     };
     lowering.give(node, wire)
 }
@@ -194,7 +196,7 @@ fn filled(
     ) {
         (Some(dtype), _) => dtype,
         (None, Some(x)) => x.dtype,
-        (None, None) => bail!("no dtype"),
+        (None, None) => bail!("the dtype is missing"),
     };
     let value = match value {
         Slot::Double(value) => lowering.frame.builder.scalar(value, dtype, 0)?,
@@ -215,7 +217,7 @@ fn filled(
 fn joined(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction, name: &str) -> TractResult<()> {
     let wires = lowering.tensors(node, "tensors")?;
     let Some((first, rest)) = wires.split_first() else {
-        bail!("nothing to join");
+        bail!("no tensors to join");
     };
     let dtype = rest.iter().fold(*first, |joined, wire| Wire {
         dtype: joint(joined, *wire),
@@ -227,7 +229,7 @@ fn joined(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction, name: &str) -
     lowering.give(node, wire)
 }
 
-/// Each element so often, along a dimension.
+/// Repeats each element along a dimension.
 fn repeat(lowering: &mut Lowering<'_, '_, '_>, node: &Instruction) -> TractResult<()> {
     let x = lowering.tensor(node, "x")?;
     let times = lowering.dim(node, "repeats")?;

@@ -1,4 +1,4 @@
-//! Sums, products, quotients, powers, bits.
+//! Lowers sums, products, quotients, powers and bit operations.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::binary::BinMiniOp;
@@ -11,7 +11,7 @@ use super::elements::{broadcast_strides, floats, ints, of_floats, of_ints, place
 use super::promotion::{promoted, promoted_with_scalar, widened};
 use crate::tensor::DType;
 
-/// The operators of this theme.
+/// The operators of this file.
 pub(super) const TABLE: Table = &[
     (&["aten::add.out", "aten::add.Scalar_out"], |call| {
         sum(call, Sum::Add)
@@ -39,7 +39,7 @@ pub(super) const TABLE: Table = &[
     (
         &["aten::remainder.Tensor_out", "aten::remainder.Scalar_out"],
         |call| {
-            // For integers the runtime gives the remainder of C, not that of PyTorch.
+            // For integers the runtime computes C's remainder, not PyTorch's.
             pairs(call, |a, b| a - b * (a / b).floor(), c_remainder)
         },
     ),
@@ -90,12 +90,12 @@ pub(super) const TABLE: Table = &[
     ),
 ];
 
-/// Whether the second argument is a tensor.
+/// Returns whether an argument is a tensor.
 fn takes_tensor(call: &Call<'_, '_>, at: usize) -> TractResult<bool> {
     Ok(call.body(at)?.tensor().is_some())
 }
 
-/// Two operands in the dtype they are computed in.
+/// Returns two operands in their common dtype.
 fn operands(call: &mut Call<'_, '_>) -> TractResult<(OutletId, OutletId, DType)> {
     if !takes_tensor(call, 0)? {
         let kind = call.scalar_kind(0)?;
@@ -118,7 +118,7 @@ fn operands(call: &mut Call<'_, '_>) -> TractResult<(OutletId, OutletId, DType)>
     Ok((call.tensor_as(0, dtype)?, b, dtype))
 }
 
-/// Booleans are counted in int64.
+/// Converts booleans to int64, the dtype in which they are counted.
 fn counted(
     call: &mut Call<'_, '_>,
     outlet: OutletId,
@@ -155,7 +155,7 @@ fn sum(call: &mut Call<'_, '_>, kind: Sum) -> TractResult<()> {
         Sum::Reverse => (b, a),
         _ => (a, b),
     };
-    // The factor is that of the second argument, or of the first of a reversed difference.
+    // The factor applies to the second argument, or to the first one of a reversed difference.
     let is_one = call.double(2).is_ok_and(|alpha| alpha == 1.0);
     let scaled = if is_one {
         b
@@ -186,7 +186,8 @@ fn sum(call: &mut Call<'_, '_>, kind: Sum) -> TractResult<()> {
     output(call, outlet, dtype)
 }
 
-/// Floats by the library; integers by ours, which go round where the library's may stop.
+/// Computes floats with tract, and integers with wrapping arithmetic; tract's integer operators may
+/// panic on overflow.
 fn wrapping(
     call: &mut Call<'_, '_>,
     a: OutletId,
@@ -204,7 +205,7 @@ fn wrapping(
 fn product(call: &mut Call<'_, '_>) -> TractResult<()> {
     let (a, b, dtype) = operands(call)?;
     if dtype.is_float() && (is_zero(call, a)? || is_zero(call, b)?) {
-        // The library makes 0 of it, whatever the sign or the other operand.
+        // tract replaces such a product by 0, whatever the sign or the other operand is.
         return pairs_of(call, a, b, dtype, |a, b| a * b, |a, _| a);
     }
     let (a, _) = counted(call, a, dtype)?;
@@ -218,7 +219,8 @@ fn is_zero(call: &Call<'_, '_>, outlet: OutletId) -> TractResult<bool> {
     known.map_or(Ok(false), |known| known.is_all_zero())
 }
 
-/// The library's extremes lose NaN: only floats that may hold one need ours.
+/// Computes the larger or smaller element. tract's operators lose NaN, so floats that may be NaN
+/// use a separate kernel.
 fn extreme(call: &mut Call<'_, '_>, largest: bool) -> TractResult<()> {
     let (a, b, dtype) = operands(call)?;
     if dtype.is_float() {
@@ -262,7 +264,7 @@ fn quotient(call: &mut Call<'_, '_>, mode: Option<&str>) -> TractResult<()> {
             let builder = &mut call.frame.builder;
             let a = builder.cast(Wire { outlet: a, dtype }, to)?;
             let b = builder.cast(Wire { outlet: b, dtype }, to)?;
-            // By a constant the library multiplies with its inverse, which loses the sign of 0.
+            // For a constant divisor tract multiplies by its inverse, which loses the sign of 0.
             let known = builder.known(b.outlet)?.is_some();
             if known {
                 return pairs_of(call, a.outlet, b.outlet, to, |a, b| a / b, |a, _| a);
@@ -279,11 +281,12 @@ fn quotient(call: &mut Call<'_, '_>, mode: Option<&str>) -> TractResult<()> {
             }
         }),
         Some("trunc") => pairs(call, |a, b| (a / b).trunc(), c_quotient),
-        Some(other) => bail!("rounding mode {other} is not supported"),
+        Some(other) => bail!("unsupported rounding mode `{other}`"),
     }
 }
 
-/// `floor(a / b)` as the runtime computes it: exact where the quotient is, and infinite by 0.
+/// Computes `floor(a / b)` as the runtime does: exact if the quotient is exact, infinite for
+/// division by 0.
 fn floor_quotient(a: f64, b: f64) -> f64 {
     if b == 0.0 {
         return f64::INFINITY.copysign(a);
@@ -304,7 +307,7 @@ fn floor_quotient(a: f64, b: f64) -> f64 {
     }
 }
 
-/// Integers by 0 have no answer; the runtime stops, here they are 0.
+/// Division of integers by 0 is undefined. The runtime aborts; here the result is 0.
 fn c_quotient(a: i64, b: i64) -> i64 {
     a.checked_div(b).unwrap_or(if b == 0 { 0 } else { a })
 }
@@ -337,7 +340,7 @@ fn power(call: &mut Call<'_, '_>) -> TractResult<()> {
     })
 }
 
-/// An operator of two operands that the library has none of.
+/// Computes an operator of two operands that tract lacks.
 fn pairs(
     call: &mut Call<'_, '_>,
     float: impl Fn(f64, f64) -> f64 + Send + Sync + 'static,

@@ -1,6 +1,7 @@
-//! What a lowering of an operator works with: how a call's arguments are read and its outputs given.
+//! The context for lowering one operator call: reads its arguments and sets its outputs.
 //!
-//! Arguments are named by their place in the operator's schema, as PyTorch has it. Knows no operator.
+//! Arguments are identified by their position in the operator's PyTorch schema. This module is
+//! independent of operators.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -13,23 +14,23 @@ use crate::tensor::DType;
 /// Lowers one call.
 pub(super) type Lower = fn(&mut Call<'_, '_>) -> TractResult<()>;
 
-/// Operators by their full names: those of one row are lowered alike.
+/// Operators by full name; the operators of a row share one lowering function.
 pub(super) type Table = &'static [(&'static [&'static str], Lower)];
 
-/// A call that is being lowered.
+/// A call being lowered.
 pub(super) struct Call<'f, 'm> {
-    /// The method.
+    /// The lowering of the method.
     pub(super) frame: &'f mut Frame<'m>,
     /// The operator's full name.
     pub(super) name: &'f str,
-    /// Its arguments: places of values in the method.
+    /// Arguments: indices of values in the method.
     pub(super) args: &'f [usize],
 }
 
 impl Call<'_, '_> {
     pub(super) fn arg(&self, at: usize) -> TractResult<usize> {
         let Some(value) = self.args.get(at) else {
-            bail!("argument {at} is missing");
+            bail!("missing argument {at}");
         };
         Ok(*value)
     }
@@ -43,25 +44,26 @@ impl Call<'_, '_> {
         Ok(&self.frame.method.values[self.arg(at)?])
     }
 
-    /// A tensor.
+    /// Returns a tensor argument.
     pub(super) fn tensor(&mut self, at: usize) -> TractResult<Wire> {
         let value = self.arg(at)?;
         self.frame.tensor(value)
     }
 
-    /// A tensor as one of this dtype.
+    /// Returns a tensor argument, cast to this dtype.
     pub(super) fn tensor_as(&mut self, at: usize, dtype: DType) -> TractResult<OutletId> {
         let wire = self.tensor(at)?;
         Ok(self.frame.builder.cast(wire, dtype)?.outlet)
     }
 
-    /// How indices of a dimension are checked. `from_end` allows those that are counted from the end.
+    /// Returns the index check of this operator. `from_end` allows negative indices, counted from
+    /// the end.
     pub(super) fn indices(&self, from_end: bool) -> Indices {
         Indices::new(self.name, from_end)
     }
 
-    /// Indices of a dimension of this size as ones that count from its beginning. What is outside
-    /// of it is refused when it runs.
+    /// Converts indices into a dimension of this size to non-negative ones. A run rejects indices
+    /// out of range.
     pub(super) fn checked(
         &mut self,
         outlet: OutletId,
@@ -87,7 +89,7 @@ impl Call<'_, '_> {
             .outlet)
     }
 
-    /// A tensor, if one is given.
+    /// Returns a tensor argument, if it is present.
     pub(super) fn optional_tensor(&mut self, at: usize) -> TractResult<Option<Wire>> {
         match self.body(at)? {
             BodyValue::Null => Ok(None),
@@ -95,22 +97,22 @@ impl Call<'_, '_> {
         }
     }
 
-    /// Tensors of a list.
+    /// Returns the tensors of a list.
     pub(super) fn tensors(&mut self, at: usize) -> TractResult<Vec<Wire>> {
         let values = match self.body(at)? {
             BodyValue::TensorList(values) => values.clone(),
-            _ => bail!("argument {at} is no list of tensors"),
+            _ => bail!("argument {at} is not a list of tensors"),
         };
         let tensors = values.into_iter().map(|value| self.frame.tensor(value));
         tensors.collect()
     }
 
-    /// Tensors of a list, some of them none.
+    /// Returns the tensors of a list, some of which may be absent.
     pub(super) fn optional_tensors(&mut self, at: usize) -> TractResult<Vec<Option<Wire>>> {
         let values = match self.body(at)? {
             BodyValue::OptionalTensorList(values) => values.clone(),
             BodyValue::TensorList(values) => values.iter().copied().map(Some).collect(),
-            _ => bail!("argument {at} is no list of tensors"),
+            _ => bail!("argument {at} is not a list of tensors"),
         };
         let mut tensors = Vec::new();
         for value in values {
@@ -124,28 +126,28 @@ impl Call<'_, '_> {
         Ok(tensors)
     }
 
-    /// Whether nothing is given.
+    /// Returns whether an argument is null.
     pub(super) fn is_none(&mut self, at: usize) -> TractResult<bool> {
         Ok(matches!(self.body(at)?, BodyValue::Null))
     }
 
-    /// A size or another integer, perhaps of sizes that only a run knows.
+    /// Returns a size or another integer, which may depend on sizes known only at run time.
     pub(super) fn dim(&mut self, at: usize) -> TractResult<TDim> {
         match self.slot(at)? {
             Slot::Int(value) => Ok(value),
             Slot::Bool(value) => Ok(i64::from(value).to_dim()),
-            Slot::Number(_) => bail!("argument {at} is only known when the program runs"),
-            _ => bail!("argument {at} is no integer"),
+            Slot::Number(_) => bail!("argument {at} is known only at run time"),
+            _ => bail!("argument {at} is not an integer"),
         }
     }
 
-    /// An integer.
+    /// Returns an integer argument.
     pub(super) fn int(&mut self, at: usize) -> TractResult<i64> {
         let dim = self.dim(at)?;
         Ok(dim.to_i64()?)
     }
 
-    /// An integer, if one is given.
+    /// Returns an integer argument, if it is present.
     pub(super) fn optional_int(&mut self, at: usize) -> TractResult<Option<i64>> {
         Ok(if self.is_none(at)? {
             None
@@ -154,19 +156,19 @@ impl Call<'_, '_> {
         })
     }
 
-    /// A number.
+    /// Returns a number.
     #[expect(clippy::cast_precision_loss, reason = "such numbers are small")]
     pub(super) fn double(&mut self, at: usize) -> TractResult<f64> {
         Ok(match self.slot(at)? {
             Slot::Int(value) => value.to_i64()? as f64,
             Slot::Double(value) => value,
             Slot::Bool(value) => f64::from(u8::from(value)),
-            Slot::Number(_) => bail!("argument {at} is only known when the program runs"),
-            _ => bail!("argument {at} is no number"),
+            Slot::Number(_) => bail!("argument {at} is known only at run time"),
+            _ => bail!("argument {at} is not a number"),
         })
     }
 
-    /// A number, if one is given.
+    /// Returns a number, if it is present.
     pub(super) fn optional_double(&mut self, at: usize) -> TractResult<Option<f64>> {
         Ok(if self.is_none(at)? {
             None
@@ -175,50 +177,50 @@ impl Call<'_, '_> {
         })
     }
 
-    /// A boolean.
+    /// Returns a boolean.
     pub(super) fn bool(&mut self, at: usize) -> TractResult<bool> {
         Ok(match self.slot(at)? {
             Slot::Bool(value) => value,
             Slot::Int(value) => value != TDim::Val(0),
             Slot::Null => false,
-            _ => bail!("argument {at} is no boolean"),
+            _ => bail!("argument {at} is not a boolean"),
         })
     }
 
-    /// A text, if one is given.
+    /// Returns a string, if it is present.
     pub(super) fn text(&mut self, at: usize) -> TractResult<Option<String>> {
         Ok(match self.slot(at)? {
             Slot::Text(text) => Some(text),
             Slot::Null => None,
-            _ => bail!("argument {at} is no text"),
+            _ => bail!("argument {at} is not a string"),
         })
     }
 
-    /// Sizes of a list.
+    /// Returns the sizes of a list.
     pub(super) fn dims(&mut self, at: usize) -> TractResult<Vec<TDim>> {
         let values = match self.body(at)? {
             BodyValue::IntList(values) => values.clone(),
             BodyValue::Int(value) => return Ok(vec![value.to_dim()]),
             BodyValue::Null => return Ok(Vec::new()),
-            _ => bail!("argument {at} is no list of integers"),
+            _ => bail!("argument {at} is not a list of integers"),
         };
         let dims = values
             .into_iter()
             .map(|value| match self.frame.slot(value)? {
                 Slot::Int(dim) => Ok(dim),
-                Slot::Number(_) => bail!("argument {at} is only known when the program runs"),
-                _ => bail!("argument {at} is no list of integers"),
+                Slot::Number(_) => bail!("argument {at} is known only at run time"),
+                _ => bail!("argument {at} is not a list of integers"),
             });
         dims.collect()
     }
 
-    /// Integers of a list.
+    /// Returns the integers of a list.
     pub(super) fn ints(&mut self, at: usize) -> TractResult<Vec<i64>> {
         let dims = self.dims(at)?;
         dims.iter().map(|dim| Ok(dim.to_i64()?)).collect()
     }
 
-    /// Sizes of a list that are known.
+    /// Returns the sizes of a list, all of which must be known.
     pub(super) fn sizes(&mut self, at: usize) -> TractResult<Vec<usize>> {
         let ints = self.ints(at)?;
         ints.into_iter()
@@ -226,22 +228,22 @@ impl Call<'_, '_> {
             .collect()
     }
 
-    /// Numbers of a list, if one is given.
+    /// Returns the numbers of a list, if it is present.
     pub(super) fn doubles(&mut self, at: usize) -> TractResult<Option<Vec<f64>>> {
         Ok(match self.body(at)? {
             BodyValue::DoubleList(values) => Some(values.clone()),
             BodyValue::Null => None,
-            _ => bail!("argument {at} is no list of numbers"),
+            _ => bail!("argument {at} is not a list of numbers"),
         })
     }
 
-    /// A dimension of `rank` many, which may be counted from the end.
+    /// Returns one of `rank` dimensions; negative numbers count from the end.
     pub(super) fn axis(&mut self, at: usize, rank: usize) -> TractResult<usize> {
         let axis = self.int(at)?;
         axis_of(axis, rank)
     }
 
-    /// Dimensions of a list; all of them if it is none or empty.
+    /// Returns the dimensions of a list, or all dimensions if the list is null or empty.
     pub(super) fn axes(&mut self, at: usize, rank: usize) -> TractResult<Vec<usize>> {
         let axes = self.ints(at)?;
         if axes.is_empty() {
@@ -250,7 +252,7 @@ impl Call<'_, '_> {
         axes.into_iter().map(|axis| axis_of(axis, rank)).collect()
     }
 
-    /// A number as a tensor of one element, whenever it is known.
+    /// Returns a number as a tensor of one element, even if it is known only at run time.
     pub(super) fn scalar(&mut self, at: usize, dtype: DType, rank: usize) -> TractResult<OutletId> {
         if let Slot::Number(number) = self.slot(at)? {
             let wire = self.frame.sum(&number)?;
@@ -265,23 +267,24 @@ impl Call<'_, '_> {
         Ok(self.frame.builder.scalar(value, dtype, rank)?.outlet)
     }
 
-    /// The kind of number an argument is, as the dtype that stands for the kind.
+    /// Returns the kind of a number argument, as the dtype that stands for the kind.
     pub(super) fn scalar_kind(&mut self, at: usize) -> TractResult<DType> {
         Ok(match self.slot(at)? {
             Slot::Int(_) => DType::Int64,
             Slot::Bool(_) => DType::Bool,
             Slot::Number(Number { wire, .. }) => wire.dtype,
             Slot::Double(_) => DType::Float32,
-            _ => bail!("argument {at} is no number"),
+            _ => bail!("argument {at} is not a number"),
         })
     }
 
-    /// The dtype of an output.
+    /// Returns the dtype of an output.
     pub(super) fn out_dtype(&self, at: usize) -> TractResult<DType> {
         self.frame.dtype(self.arg(at)?)
     }
 
-    /// Where the one output stands: the last argument, or the one before it if that is the same.
+    /// Returns the position of the only output: the last argument, or the one before it if both are
+    /// the same.
     pub(super) fn out(&self) -> usize {
         let last = self.args.len().saturating_sub(1);
         let before = last.saturating_sub(1);
@@ -292,18 +295,19 @@ impl Call<'_, '_> {
         }
     }
 
-    /// Gives an output, cast to the dtype it has.
+    /// Sets an output, cast to its dtype.
     pub(super) fn give(&mut self, at: usize, wire: Wire) -> TractResult<()> {
         let value = self.arg(at)?;
         self.check_room(at, &self.shape(wire)?)?;
         self.frame.set_tensor(value, wire)
     }
 
-    /// Refuses a shape that does not fit the room that the program has for an output, as the runtime does.
-    /// What makes tensors out of numbers asks before it makes them.
+    /// Rejects a shape that exceeds the space reserved for an output, as the runtime does.
+    ///
+    /// Operators that create tensors from numbers call this before they create them.
     pub(super) fn check_room(&self, at: usize, shape: &[TDim]) -> TractResult<()> {
         let value = self.arg(at)?;
-        // ExecuTorch's own operators give caches back under names without room.
+        // ExecuTorch's own operators return caches as values without reserved space.
         let Some(tensor) = self.frame.method.values[value].tensor() else {
             return Ok(());
         };
@@ -320,20 +324,20 @@ impl Call<'_, '_> {
         let needs = u64::try_from(needs)?;
         ensure!(
             needs <= room,
-            "an output of {needs} elements, and the program has room for {room}"
+            "output too large: {needs} elements, but the program has room for {room}"
         );
         Ok(())
     }
 
-    /// Gives outputs of a list.
+    /// Sets the outputs of a list.
     pub(super) fn give_list(&mut self, at: usize, wires: Vec<Wire>) -> TractResult<()> {
         let values = match self.body(at)? {
             BodyValue::TensorList(values) => values.clone(),
-            _ => bail!("argument {at} is no list of tensors"),
+            _ => bail!("argument {at} is not a list of tensors"),
         };
         ensure!(
             values.len() == wires.len(),
-            "{} outputs for {}",
+            "wrong number of outputs: got {}, expected {}",
             wires.len(),
             values.len()
         );
@@ -352,12 +356,12 @@ impl Call<'_, '_> {
     }
 }
 
-/// A dimension of `rank` many, which may be counted from the end.
+/// Returns one of `rank` dimensions; negative numbers count from the end.
 pub(super) fn axis_of(axis: i64, rank: usize) -> TractResult<usize> {
     let count = i64::try_from(rank.max(1))?;
     ensure!(
         -count <= axis && axis < count,
-        "{axis} is none of {rank} dimensions"
+        "dimension {axis} is out of range for rank {rank}"
     );
     Ok(usize::try_from(if axis < 0 { axis + count } else { axis })?)
 }

@@ -1,4 +1,4 @@
-//! Comparisons, logic, choices.
+//! Lowers comparisons, logic and selection.
 
 use tract_linalg::multithread::par_chunks_mut;
 use tract_onnx::tract_core::broadcast::multi_broadcast;
@@ -15,7 +15,7 @@ use super::elements::{broadcast_strides, floats, places, strides};
 use super::promotion::{promoted, promoted_with_scalar, widened};
 use crate::tensor::DType;
 
-/// The operators of this theme.
+/// The operators of this file.
 pub(super) const TABLE: Table = &[
     (&["aten::eq.Tensor_out", "aten::eq.Scalar_out"], |call| {
         compared(call, comp_eq())
@@ -117,7 +117,7 @@ fn chosen(call: &mut Call<'_, '_>) -> TractResult<()> {
     call.give(3, wire)
 }
 
-/// Elements of the second or the third of tensors that are broadcast, as the first has it.
+/// Selects elements of the second or third tensor by the first one; all three are broadcast.
 fn either(call: &mut Call<'_, '_>, dtype: DType, inputs: [OutletId; 3]) -> TractResult<Wire> {
     let shape = call.frame.builder.broadcast_shape(&inputs)?;
     let size = datum_type(dtype).size_of();
@@ -131,7 +131,8 @@ fn either(call: &mut Call<'_, '_>, dtype: DType, inputs: [OutletId; 3]) -> Tract
         })
 }
 
-/// Elements of `N` bytes of one tensor or the other. The library's own goes through indices one by one.
+/// Selects elements of `N` bytes of one tensor or the other. tract's own operator computes an index
+/// for each element.
 fn choose<const N: usize>(inputs: &[TValue]) -> TractResult<Tensor> {
     let shapes = [inputs[0].shape(), inputs[1].shape(), inputs[2].shape()];
     let shape = multi_broadcast(&shapes)?;
@@ -153,7 +154,7 @@ fn choose<const N: usize>(inputs: &[TValue]) -> TractResult<Tensor> {
     Ok(chosen)
 }
 
-/// A row of choices: each slice is as long, or of one element that stands for all.
+/// Selects a row. Each slice has the row's length, or a single element that stands for all.
 fn choose_row<T: Copy>(conditions: &[[u8; 1]], yes: &[T], no: &[T], to: &mut [T]) {
     match (conditions, yes, no) {
         ([condition], _, _) if to.len() > 1 => match if *condition == [0] { no } else { yes } {
@@ -185,13 +186,14 @@ fn choose_row<T: Copy>(conditions: &[[u8; 1]], yes: &[T], no: &[T], to: &mut [T]
     }
 }
 
-/// Where rows of a shape lie in inputs that are broadcast to it: of each input a row is a slice, or one element.
+/// Positions of rows in inputs that are broadcast to a shape. In each input a row is a slice or a
+/// single element.
 struct Rows<const N: usize> {
-    /// Elements of a row, 1 at least.
+    /// Elements in a row, at least 1.
     row: usize,
-    /// Of each input, where each row begins.
+    /// For each input, the start of each row.
     starts: [Vec<usize>; N],
-    /// Of each input, whether one element stands for a row.
+    /// For each input, whether a single element stands for a row.
     ones: [bool; N],
 }
 
@@ -216,7 +218,7 @@ impl<const N: usize> Rows<N> {
         }
     }
 
-    /// What an input has for a row.
+    /// Returns the slice of an input for a row.
     fn of_input<'a, T>(&self, input: usize, row: usize, values: &'a [T]) -> &'a [T] {
         let length = if self.ones[input] { 1 } else { self.row };
         &values[self.starts[input][row]..][..length]

@@ -1,4 +1,4 @@
-//! Tensors made from numbers, and copies.
+//! Lowers operators that create tensors from numbers, and copies.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -8,7 +8,7 @@ use super::call::{Call, Table};
 use super::elements::{of_floats, of_ints};
 use crate::tensor::DType;
 
-/// The operators of this theme.
+/// The operators of this file.
 pub(super) const TABLE: Table = &[
     (&["aten::full.out", "aten::full.names_out"], |call| {
         let shape = call.dims(0)?;
@@ -70,11 +70,11 @@ pub(super) const TABLE: Table = &[
     }),
 ];
 
-/// The second argument in the shape of the first.
+/// Returns the second argument, broadcast to the shape of the first one.
 fn copied(call: &mut Call<'_, '_>) -> TractResult<Wire> {
     let value = call.arg(0)?;
     let shape = match call.frame.method.values[value].tensor() {
-        // What is overwritten as a whole need not be read.
+        // The first tensor is not read, since the copy replaces all of it.
         Some(tensor) if tensor.dynamism == crate::model::Dynamism::Static => {
             tensor.sizes.iter().map(|size| (*size).to_dim()).collect()
         }
@@ -114,7 +114,7 @@ fn same_everywhere(call: &mut Call<'_, '_>, value: f64) -> TractResult<()> {
     call.give(out, Wire { outlet, dtype })
 }
 
-/// Numbers from a start, which is 0 without a place for a step, up to an end.
+/// Lowers a range from a start to an end. Without a step argument the start is 0.
 fn range(call: &mut Call<'_, '_>, step: Option<usize>) -> TractResult<()> {
     let out = call.out();
     let dtype = call.out_dtype(out)?;
@@ -126,19 +126,19 @@ fn range(call: &mut Call<'_, '_>, step: Option<usize>) -> TractResult<()> {
     };
     let start = first.map_or(Ok(0.0), |at| call.double(at))?;
     let step = step.map_or(Ok(1.0), |at| call.double(at))?;
-    ensure!(step != 0.0, "a step of 0");
+    ensure!(step != 0.0, "the step of a range is 0");
     let length = match call.double(end) {
         Ok(end) => {
             let length = ((end - start) / step).ceil().max(0.0);
-            #[expect(clippy::cast_possible_truncation, reason = "held against a limit")]
+            #[expect(clippy::cast_possible_truncation, reason = "checked against a limit")]
             let length = if length < 1e9 {
                 length as i64
             } else {
-                bail!("{length} elements")
+                bail!("range too long: {length} elements")
             };
             length.to_dim()
         }
-        // A size that a run knows: only steps of 1 from 0 are simple enough.
+        // The end is known only at run time: only ranges from 0 with step 1 are supported.
         Err(error) => {
             ensure!(start == 0.0 && step == 1.0, "{error}");
             call.dim(end)?
@@ -149,7 +149,7 @@ fn range(call: &mut Call<'_, '_>, step: Option<usize>) -> TractResult<()> {
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
         clippy::cast_possible_wrap,
-        reason = "numbers of a range"
+        reason = "values of a range"
     )]
     let make = move |count: usize| {
         if to.is_float() {

@@ -1,25 +1,25 @@
-//! Elements as plain numbers, for operators that are too rare to be fast.
+//! Access to tensor elements as plain numbers, for operators that are too rare to optimise.
 
 use tract_onnx::tract_core::internal::*;
 
 use super::super::super::guard::InvalidInput;
 pub(super) use super::super::super::places::places;
 
-/// All elements as integers.
+/// Returns all elements as integers.
 pub(in super::super) fn ints(tensor: &Tensor) -> TractResult<Vec<i64>> {
     let cast = tensor.cast_to::<i64>()?;
     let view = cast.try_as_plain_ram()?;
     Ok(view.as_slice::<i64>()?.to_vec())
 }
 
-/// All elements as floats.
+/// Returns all elements as floats.
 pub(in super::super) fn floats(tensor: &Tensor) -> TractResult<Vec<f64>> {
     let cast = tensor.cast_to::<f64>()?;
     let view = cast.try_as_plain_ram()?;
     Ok(view.as_slice::<f64>()?.to_vec())
 }
 
-/// A tensor of these integers.
+/// Creates a tensor from integers.
 pub(in super::super) fn of_ints(
     shape: &[usize],
     values: &[i64],
@@ -33,7 +33,7 @@ pub(in super::super) fn of_ints(
     Ok(tensor.cast_to_dt(to)?.into_owned())
 }
 
-/// A tensor of these floats.
+/// Creates a tensor from floats.
 pub(in super::super) fn of_floats(
     shape: &[usize],
     values: &[f64],
@@ -43,7 +43,7 @@ pub(in super::super) fn of_floats(
     Ok(tensor.cast_to_dt(to)?.into_owned())
 }
 
-/// Strides of a row-major array, in elements.
+/// Returns the strides of a row-major array, in elements.
 pub(in super::super) fn strides(shape: &[usize]) -> Vec<usize> {
     let mut strides = vec![1; shape.len()];
     for at in (1..shape.len()).rev() {
@@ -52,7 +52,7 @@ pub(in super::super) fn strides(shape: &[usize]) -> Vec<usize> {
     strides
 }
 
-/// Strides that repeat an array where the shape it is broadcast to is larger.
+/// Returns the strides of an array broadcast to a larger shape; repeated dimensions have stride 0.
 pub(super) fn broadcast_strides(from: &[usize], to: &[usize]) -> Vec<usize> {
     let own = strides(from);
     let offset = to.len() - from.len().min(to.len());
@@ -64,7 +64,7 @@ pub(super) fn broadcast_strides(from: &[usize], to: &[usize]) -> Vec<usize> {
         .collect()
 }
 
-/// Elements picked one by one, whatever their type.
+/// Copies elements one by one, regardless of their type.
 pub(in super::super) fn pick(
     tensor: &Tensor,
     shape: &[usize],
@@ -74,20 +74,20 @@ pub(in super::super) fn pick(
     let mut picked = Tensor::zero_dt(tensor.datum_type(), shape)?;
     ensure!(
         picked.len() == from.len(),
-        "{} elements for a shape {shape:?}",
+        "wrong number of elements: got {} for the shape {shape:?}",
         from.len()
     );
     let bytes = tensor.as_bytes();
     for (to, &at) in picked.as_bytes_mut().chunks_exact_mut(size).zip(from) {
         let Some(element) = bytes.get(at * size..(at + 1) * size) else {
-            bail!("element {at} of {}", tensor.len());
+            bail!("element {at} is out of range, there are {}", tensor.len());
         };
         to.copy_from_slice(element);
     }
     Ok(picked)
 }
 
-/// How an operator checks indices: as ExecuTorch's kernel of its name does.
+/// The index check of an operator, as in ExecuTorch's kernel of the same name.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Indices {
     operator: String,
@@ -95,7 +95,8 @@ pub(in super::super) struct Indices {
 }
 
 impl Indices {
-    /// Indices of this operator; `from_end` if negative ones are counted from the end.
+    /// Creates the index check of this operator; `from_end` allows negative indices, counted from
+    /// the end.
     pub(in super::super) fn new(operator: &str, from_end: bool) -> Self {
         Self {
             operator: operator.to_owned(),
@@ -103,7 +104,7 @@ impl Indices {
         }
     }
 
-    /// The place that an index means among `count` many.
+    /// Returns the non-negative index among `count` elements.
     pub(in super::super) fn place(&self, index: i64, count: usize) -> TractResult<usize> {
         let size = i64::try_from(count)?;
         let least = if self.from_end { -size } else { 0 };
@@ -115,14 +116,14 @@ impl Indices {
             })?);
         }
         let valid = if size == 0 {
-            "none is valid".to_owned()
+            "no index is valid".to_owned()
         } else {
             format!("{least} to {} are valid", size - 1)
         };
         self.refuse(format!("index {index} of a dimension of {count}; {valid}"))
     }
 
-    /// Refuses a value for this reason.
+    /// Rejects a value for this reason.
     pub(in super::super) fn refuse<T>(&self, reason: String) -> TractResult<T> {
         let operator = self.operator.clone();
         Err(InvalidInput { operator, reason }.into())

@@ -1,4 +1,4 @@
-//! Functions of single elements.
+//! Lowers functions of single elements.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::binary::BinMiniOp;
@@ -16,7 +16,7 @@ use super::promotion::{promoted, widened};
 use crate::engine::tract::error_function::erf;
 use crate::tensor::DType;
 
-/// The operators of this theme.
+/// The operators of this file.
 pub(super) const TABLE: Table = &[
     (&["aten::bitwise_not.out"], bitwise_not),
     (&["aten::abs.out"], |call| {
@@ -162,7 +162,7 @@ fn sign(x: f64) -> f64 {
     }
 }
 
-/// A function that keeps the dtype.
+/// Applies a function that keeps the dtype.
 fn same(
     call: &mut Call<'_, '_>,
     op: fn() -> ElementWiseOp,
@@ -192,7 +192,7 @@ fn same_kernel(
     mapped(call, input, 1, float, int)
 }
 
-/// A function whose result is a float.
+/// Applies a function whose result is a float.
 fn function(
     call: &mut Call<'_, '_>,
     op: Option<fn() -> ElementWiseOp>,
@@ -214,7 +214,7 @@ fn function(
     }
 }
 
-/// A function of single elements, as floats, whose output stands at `out`.
+/// Applies a function of floats to each element; `out` is the position of the output.
 fn map(
     call: &mut Call<'_, '_>,
     out: usize,

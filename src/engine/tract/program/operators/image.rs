@@ -1,4 +1,4 @@
-//! Images: other sizes, borders, sampling.
+//! Lowers image operators: resizing, padding, grid sampling.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::{Pad, PadMode};
@@ -8,7 +8,7 @@ use super::super::resize::{Sampling, resize, resize_smoothly};
 use super::call::{Call, Table};
 use crate::tensor::DType;
 
-/// The operators of this theme.
+/// The operators of this file.
 pub(super) const TABLE: Table = &[
     (&["aten::upsample_nearest2d.vec_out"], |call| {
         upsample(call, 2, [|factor| Sampling::Nearest { factor }; 2])
@@ -40,7 +40,7 @@ pub(super) const TABLE: Table = &[
     ),
 ];
 
-/// Arguments: image, sizes or none, then at `factors` factors or none.
+/// Lowers resizing. Arguments: image, optional sizes, and optional scale factors at `factors`.
 fn upsample(
     call: &mut Call<'_, '_>,
     factors: usize,
@@ -48,14 +48,18 @@ fn upsample(
 ) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let shape = call.frame.builder.shape(input)?;
-    ensure!(shape.len() == 4, "an image of {} dimensions", shape.len());
+    ensure!(
+        shape.len() == 4,
+        "unsupported rank of an image: expected 4, got {}",
+        shape.len()
+    );
     let scales = call.doubles(factors)?;
     let mut sizes = [shape[2].clone(), shape[3].clone()];
     let mut ratios = [None, None];
     if call.is_none(1)? {
         let scales = scales.filter(|scales| scales.len() == 2);
         let Some(scales) = scales else {
-            bail!("neither sizes nor factors")
+            bail!("both sizes and scale factors are missing")
         };
         for at in 0..2 {
             #[expect(
@@ -81,7 +85,7 @@ fn upsample(
     } else {
         let wanted = call.dims(1)?;
         let Ok(wanted) = <[TDim; 2]>::try_from(wanted) else {
-            bail!("sizes of another rank")
+            bail!("expected 2 sizes of an image")
         };
         sizes = wanted;
     }
@@ -97,7 +101,8 @@ fn upsample(
     )
 }
 
-/// Arguments: image, sizes, corners, factors of height and width or none.
+/// Lowers antialiased resizing. Arguments: image, sizes, aligned corners, optional factors of
+/// height and width.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "the runtime computes in float32"
@@ -106,7 +111,7 @@ fn smooth(call: &mut Call<'_, '_>) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let sizes = call.sizes(1)?;
     let Ok(sizes) = <[usize; 2]>::try_from(sizes) else {
-        bail!("sizes of another rank")
+        bail!("expected 2 sizes of an image")
     };
     let corners = call.bool(2)?;
     let mut factors = [None, None];
@@ -124,12 +129,12 @@ fn smooth(call: &mut Call<'_, '_>) -> TractResult<()> {
     )
 }
 
-/// How images are sampled between and beyond their pixels.
+/// Sampling of images between their pixels and outside of them.
 #[derive(Clone, Copy)]
 struct Sampler {
-    /// 0 bilinear, 1 nearest, 2 bicubic
+    /// 0 bilinear, 1 nearest, 2 bicubic.
     mode: i64,
-    /// 0 zeros, 1 the border, 2 reflection
+    /// 0 zeros, 1 border, 2 reflection.
     padding: i64,
     corners: bool,
 }
@@ -144,7 +149,7 @@ fn grid(call: &mut Call<'_, '_>) -> TractResult<()> {
     };
     ensure!(
         (0..=2).contains(&sampler.mode) && (0..=2).contains(&sampler.padding),
-        "interpolation {} with padding {}",
+        "unsupported sampling: interpolation mode {}, padding mode {}",
         sampler.mode,
         sampler.padding
     );
@@ -154,7 +159,7 @@ fn grid(call: &mut Call<'_, '_>) -> TractResult<()> {
     );
     ensure!(
         image.len() == 4 && places.len() == 4,
-        "images of {} dimensions",
+        "unsupported rank of an image or grid: expected 4, the image has {}",
         image.len()
     );
     let shape = [
@@ -174,7 +179,7 @@ fn grid(call: &mut Call<'_, '_>) -> TractResult<()> {
             let (from, to) = (image.shape(), grid.shape());
             ensure!(
                 to[0] == from[0] && to[3] == 2,
-                "a grid of shape {to:?} for {from:?}"
+                "grid of shape {to:?} does not match the image of shape {from:?}"
             );
             let (image, grid) = (image.try_as_plain_ram()?, grid.try_as_plain_ram()?);
             let (pixels, places) = (image.as_slice::<f32>()?, grid.as_slice::<f32>()?);
@@ -198,10 +203,10 @@ fn grid(call: &mut Call<'_, '_>) -> TractResult<()> {
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     clippy::manual_midpoint,
-    reason = "places of an image, computed as the runtime does"
+    reason = "positions in an image, computed as the runtime does"
 )]
 impl Sampler {
-    /// The value at a place: both coordinates from -1 to 1.
+    /// Returns the value at a position; both coordinates are from -1 to 1.
     fn at(self, plane: &[f32], size: [usize; 2], place: [f32; 2]) -> f32 {
         let mut found = [0.0; 2];
         for axis in 0..2 {
@@ -211,7 +216,7 @@ impl Sampler {
             } else {
                 ((place[axis] + 1.0) * size - 1.0) / 2.0
             };
-            // Bicubic sampling pads each pixel it reads instead.
+            // Bicubic sampling instead pads each pixel that it reads.
             if self.mode != 2 {
                 found[axis] = self.padded(found[axis], size);
             }
@@ -226,7 +231,7 @@ impl Sampler {
         }
     }
 
-    /// A coordinate brought into the image, if padding says so.
+    /// Maps a coordinate into the image, unless padding is zeros.
     fn padded(self, x: f32, size: f32) -> f32 {
         match self.padding {
             1 => x.clamp(0.0, (size - 1.0).max(0.0)),
@@ -270,7 +275,8 @@ impl Sampler {
         plane.get(row * size[1] + column).copied().unwrap_or(0.0)
     }
 
-    /// Pixels around a place with these weights, the first of them `before` the place.
+    /// Returns the weighted sum of the pixels around a position; the first one is `before` the
+    /// position.
     fn blended(
         self,
         plane: &[f32],
@@ -294,7 +300,7 @@ impl Sampler {
     }
 }
 
-/// Weights of four neighbours at a place between the inner two.
+/// Returns the weights of four neighbours for a position between the inner two.
 fn cubic(t: f32) -> [f32; 4] {
     const A: f32 = -0.75;
     let near = |x: f32| ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0;
@@ -308,7 +314,7 @@ fn pad(call: &mut Call<'_, '_>, mode: PadMode) -> TractResult<()> {
     let pads = call.sizes(1)?;
     ensure!(
         pads.len().is_multiple_of(2) && pads.len() <= 2 * rank,
-        "{} paddings",
+        "invalid number of paddings: {}",
         pads.len()
     );
     let mut all = vec![(0, 0); rank];

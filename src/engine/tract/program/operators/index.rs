@@ -1,4 +1,4 @@
-//! Elements picked and placed by indices.
+//! Lowers operators that read and write elements by index.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::Gather;
@@ -14,7 +14,7 @@ use super::elements::{
 use crate::engine::tract::kernel::Kernel;
 use crate::tensor::DType;
 
-/// The operators of this theme.
+/// The operators of this file.
 pub(super) const TABLE: Table = &[
     (&["aten::index.Tensor_out"], index),
     (&["aten::index_put.out"], |call| index_put(call, false)),
@@ -32,13 +32,13 @@ pub(super) const TABLE: Table = &[
     (&["aten::slice_scatter.out"], slice_scatter),
 ];
 
-/// Index tensors by dimension; a mask counts for as many as it has.
+/// Index tensors by dimension. A mask counts as one index for each of its dimensions.
 struct Indexed {
     axes: Vec<usize>,
     outlets: Vec<OutletId>,
-    /// Shape of all indices together.
+    /// Broadcast shape of all indices.
     shape: Vec<TDim>,
-    /// Whether the dimensions follow each other.
+    /// Whether the indexed dimensions are adjacent.
     together: bool,
 }
 
@@ -63,7 +63,7 @@ fn indexed(call: &mut Call<'_, '_>, at: usize) -> TractResult<Indexed> {
         outlets.push(call.frame.builder.cast(wire, DType::Int64)?.outlet);
         axis += 1;
     }
-    ensure!(!axes.is_empty(), "an index without indices");
+    ensure!(!axes.is_empty(), "no index tensors");
     let shape = call.frame.builder.broadcast_shape(&outlets)?;
     let together = axes.windows(2).all(|pair| pair[1] == pair[0] + 1);
     Ok(Indexed {
@@ -74,7 +74,7 @@ fn indexed(call: &mut Call<'_, '_>, at: usize) -> TractResult<Indexed> {
     })
 }
 
-/// For each dimension of a mask the indices of its true elements.
+/// Returns the indices of a mask's true elements, for each of its dimensions.
 fn places_of_mask(call: &mut Call<'_, '_>, mask: Wire) -> TractResult<Vec<OutletId>> {
     let rank = call.rank(mask)?;
     let count = unknown(call);
@@ -100,7 +100,7 @@ fn places_of_mask(call: &mut Call<'_, '_>, mask: Wire) -> TractResult<Vec<Outlet
 }
 
 impl Indexed {
-    /// The shape of what the indices pick from a tensor of this shape.
+    /// Returns the shape of the elements that the indices select from a tensor of this shape.
     fn picked<D: Clone>(&self, shape: &[D], indices: &[D]) -> Vec<D> {
         picked_shape(&self.axes, self.together, shape, indices)
     }
@@ -120,7 +120,7 @@ fn picked_shape<D: Clone>(axes: &[usize], together: bool, shape: &[D], indices: 
     picked
 }
 
-/// For each element that indices name its place in a tensor of this shape, and what they pick.
+/// Returns the position in the tensor of each indexed element, and the shape of the selection.
 fn named(
     shape: &[usize],
     axes: &[usize],
@@ -165,7 +165,7 @@ fn index(call: &mut Call<'_, '_>) -> TractResult<()> {
     let shape = call.shape(input)?;
     ensure!(
         indexed.axes.iter().all(|axis| *axis < shape.len()),
-        "more indices than dimensions"
+        "more index tensors than dimensions"
     );
     if let ([axis], [outlet]) = (indexed.axes.as_slice(), indexed.outlets.as_slice()) {
         let outlet = &call.checked(*outlet, &shape[*axis], true)?;
@@ -196,7 +196,7 @@ fn index_put(call: &mut Call<'_, '_>, in_place: bool) -> TractResult<()> {
     let shape = call.shape(input)?;
     ensure!(
         indexed.axes.iter().all(|axis| *axis < shape.len()),
-        "more indices than dimensions"
+        "more index tensors than dimensions"
     );
     let values = call.tensor(2)?;
     let values = call.frame.builder.cast(values, input.dtype)?;
@@ -223,7 +223,7 @@ fn index_put(call: &mut Call<'_, '_>, in_place: bool) -> TractResult<()> {
     call.give(out, wire)
 }
 
-/// A tensor with elements of another put into it, or added to it: pairs are places there and here.
+/// Copies or adds elements of another tensor to a tensor, by pairs of target and source positions.
 fn placed(
     into: &Tensor,
     from: &Tensor,
@@ -255,7 +255,7 @@ fn placed(
             bytes.get_mut(to * size..(to + 1) * size),
             source.get(from * size..(from + 1) * size),
         ) else {
-            bail!("an index outside its tensor");
+            bail!("index out of range");
         };
         to.copy_from_slice(from);
     }
@@ -276,7 +276,7 @@ fn index_select(call: &mut Call<'_, '_>) -> TractResult<()> {
     call.give(3, Wire { outlet, ..input })
 }
 
-/// For each element of an index its place in the tensor that it names elements of.
+/// Returns the position in the tensor of each element of an index.
 fn along(shape: &[usize], index: &Tensor, axis: usize, check: &Indices) -> TractResult<Vec<usize>> {
     if shape.is_empty() {
         let places = ints(index)?.into_iter().map(|value| check.place(value, 1));
@@ -345,7 +345,7 @@ fn scatter(call: &mut Call<'_, '_>, add: bool) -> TractResult<()> {
     call.give(out, wire)
 }
 
-/// A size that only a run knows.
+/// Returns a new symbol for a size known only at run time.
 fn unknown(call: &mut Call<'_, '_>) -> TDim {
     call.frame
         .builder
@@ -467,7 +467,7 @@ fn repeat_interleave(call: &mut Call<'_, '_>) -> TractResult<()> {
                 };
                 ensure!(
                     all.len().saturating_add(count) < 1 << 30,
-                    "too many repetitions"
+                    "too many repetitions: the total must be below 2^30"
                 );
                 all.resize(all.len() + count, i64::try_from(place)?);
             }
@@ -485,7 +485,7 @@ fn repeat_interleave(call: &mut Call<'_, '_>) -> TractResult<()> {
     )
 }
 
-/// A tensor whose part `start..end` along an axis is another one.
+/// Replaces the part `start..end` of a tensor along an axis by another tensor.
 fn replaced(
     call: &mut Call<'_, '_>,
     input: Wire,
@@ -540,17 +540,17 @@ fn slice_scatter(call: &mut Call<'_, '_>) -> TractResult<()> {
     for at in [3, 4] {
         ensure!(
             !matches!(call.slot(at)?, Slot::Number(_)),
-            "a place that only a run knows"
+            "slice bounds computed at run time are unsupported"
         );
     }
     let start = held(call.optional_int(3)?.unwrap_or(0));
     let end = held(call.optional_int(4)?.unwrap_or(size)).max(start);
     let step = call.int(5)?;
-    ensure!(step > 0, "a step of {step}");
+    ensure!(step > 0, "invalid step {step}: expected a positive integer");
     if step == 1 {
         return replaced(call, input, axis, [start.to_dim(), end.to_dim()], part);
     }
-    // Every so many elements: a mask and the part spread out.
+    // Larger steps: a mask selects the elements of the part, spread out along the axis.
     let places: Vec<i64> = (0..size)
         .map(|at| {
             if at >= start && at < end && (at - start) % step == 0 {

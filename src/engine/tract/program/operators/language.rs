@@ -1,5 +1,4 @@
-//! Operators of language models that ExecuTorch brings itself: caches of keys and values, and
-//! attention over them.
+//! Lowers ExecuTorch's own operators for language models: KV caches, and attention over them.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -13,7 +12,7 @@ use crate::kernels::Cpu;
 use crate::kernels::float::{Attention, Lines};
 use crate::tensor::DType;
 
-/// The operators of this theme.
+/// The operators of this file.
 pub(super) const TABLE: Table = &[
     (&["llama::update_cache.out"], |call| {
         let position = position(call, 2)?;
@@ -53,7 +52,7 @@ pub(super) const TABLE: Table = &[
     }),
 ];
 
-/// Where arguments of an attention stand; the query is the first.
+/// Positions of the arguments of an attention call; the query is the first argument.
 #[derive(Clone, Copy)]
 struct Arguments {
     keys: usize,
@@ -65,12 +64,12 @@ struct Arguments {
     out: usize,
 }
 
-/// A position as a tensor without dimensions.
+/// Returns a position in the sequence as a tensor without dimensions.
 fn position(call: &mut Call<'_, '_>, at: usize) -> TractResult<OutletId> {
     call.scalar(at, DType::Int64, 0)
 }
 
-/// Writes `[batch, sequence, ..]` into a cache `[batch, most, ..]` from a position on.
+/// Writes `[batch, sequence, ..]` into a cache `[batch, most, ..]`, starting at a position.
 fn update(
     call: &mut Call<'_, '_>,
     value: usize,
@@ -85,7 +84,7 @@ fn update(
         let given = inputs[2].cast_to_scalar::<i64>()?;
         let (Some(most), Some(length)) = (inputs[0].shape().get(1), inputs[1].shape().get(1))
         else {
-            bail!("a cache of {} dimensions", inputs[0].rank());
+            bail!("unsupported rank of a cache: {}", inputs[0].rank());
         };
         Ok(span(&check, given, *length, *most)?.0)
     });
@@ -104,7 +103,8 @@ fn update(
     Ok(())
 }
 
-/// Where `length` values from a position on begin and end in a cache of so many.
+/// Returns the start and end of `length` values in a cache of `most` values, starting at a
+/// position.
 fn span(check: &Indices, given: i64, length: usize, most: usize) -> TractResult<(usize, usize)> {
     let start = usize::try_from(given).ok();
     let end = start.and_then(|start| start.checked_add(length));
@@ -113,7 +113,7 @@ fn span(check: &Indices, given: i64, length: usize, most: usize) -> TractResult<
     }
     let last = i64::try_from(most)? - i64::try_from(length)?;
     let valid = if last < 0 {
-        "none is valid".to_owned()
+        "no position is valid".to_owned()
     } else {
         format!("0 to {last} are valid")
     };
@@ -122,18 +122,19 @@ fn span(check: &Indices, given: i64, length: usize, most: usize) -> TractResult<
     ))
 }
 
-/// Each row times a Hadamard matrix, by Sylvester's construction, divided by the root of its size.
-#[expect(clippy::cast_precision_loss, reason = "a width of vectors")]
+/// Multiplies each row by a Hadamard matrix (Sylvester's construction) and divides it by the root
+/// of its size.
+#[expect(clippy::cast_precision_loss, reason = "width of vectors")]
 fn hadamard(call: &mut Call<'_, '_>) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let shape = call.frame.builder.shape(input)?;
     let width = match shape.last() {
         Some(width) => width.to_usize()?,
-        None => bail!("rows of no dimension"),
+        None => bail!("the input has no dimensions"),
     };
     ensure!(
         width.is_power_of_two(),
-        "rows of {width}, which is no power of two, are not supported"
+        "unsupported row size {width}: expected a power of two"
     );
     let wire = call.frame.builder.kernel(
         "Hadamard",
@@ -165,9 +166,10 @@ fn hadamard(call: &mut Call<'_, '_>) -> TractResult<()> {
     call.give(1, wire)
 }
 
-/// `softmax(query · keysᵀ · scale + mask) · values` over what the caches hold up to the position, or over all with a mask;
-/// all are `[batch, sequence, heads, width]`, and several heads of the query may share one of the
-/// caches.
+/// Computes `softmax(query · keysᵀ · scale + mask) · values` over the caches.
+///
+/// Without a mask, only cache entries up to the position count. All tensors are `[batch, sequence,
+/// heads, width]`. Several query heads may share a cache head.
 #[expect(clippy::cast_possible_truncation, reason = "a scale is a float32")]
 fn attention(call: &mut Call<'_, '_>, at: Arguments) -> TractResult<()> {
     let float = DType::Float32;
@@ -176,7 +178,7 @@ fn attention(call: &mut Call<'_, '_>, at: Arguments) -> TractResult<()> {
     let values = call.tensor_as(at.values, float)?;
     let start = match call.slot(at.position)? {
         Slot::Int(_) | Slot::Number(_) => position(call, at.position)?,
-        _ => bail!("a position that is no integer"),
+        _ => bail!("the position is not an integer"),
     };
     let causal = call.bool(at.causal)?;
     let scale = call.optional_double(at.scale)?.map(|scale| scale as f32);
@@ -193,7 +195,7 @@ fn attention(call: &mut Call<'_, '_>, at: Arguments) -> TractResult<()> {
                 let given = inputs[3].cast_to_scalar::<i64>()?;
                 let sizes = (inputs[0].shape().get(1), inputs[1].shape().get(1));
                 let (Some(length), Some(most)) = sizes else {
-                    bail!("attention of {} dimensions", inputs[0].rank());
+                    bail!("unsupported rank of attention inputs: {}", inputs[0].rank());
                 };
                 let (start, _) = span(&check, given, *length, *most)?;
                 let mask = inputs.get(4).map(|mask| &**mask);
@@ -202,7 +204,7 @@ fn attention(call: &mut Call<'_, '_>, at: Arguments) -> TractResult<()> {
     call.give(at.out, Wire { outlet, dtype })
 }
 
-/// Queries, keys and values of one call.
+/// Queries, keys and values of one attention call.
 struct Heads<'t> {
     query: &'t [f32],
     keys: &'t [f32],
@@ -227,7 +229,7 @@ impl<'t> Heads<'t> {
             (query.shape(), keys.shape())
         else {
             bail!(
-                "attention of {} and {} dimensions",
+                "unsupported ranks of attention inputs: {} and {}",
                 query.rank(),
                 keys.rank()
             );
@@ -235,18 +237,18 @@ impl<'t> Heads<'t> {
         let end = start.checked_add(length).filter(|end| *end <= most);
         ensure!(
             batch == other && width == same && keys.shape() == values.shape(),
-            "attention of {:?} over {:?} and {:?}",
+            "shapes of attention inputs differ: query {:?}, keys {:?}, values {:?}",
             query.shape(),
             keys.shape(),
             values.shape()
         );
         ensure!(
             shared > 0 && heads.is_multiple_of(shared),
-            "{heads} heads over {shared}"
+            "number of query heads {heads} is not a multiple of the cache heads {shared}"
         );
         ensure!(
             end.is_some(),
-            "{length} positions from {start} in a cache of {most}"
+            "{length} positions from {start} do not fit into a cache of {most}"
         );
         let slice = |tensor: &'t Tensor| tensor.try_as_plain_ram()?.as_slice::<f32>();
         Ok(Self {
@@ -263,14 +265,14 @@ impl<'t> Heads<'t> {
         })
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "a width of vectors")]
+    #[expect(clippy::cast_precision_loss, reason = "width of vectors")]
     fn attend(
         &self,
         mask: Option<&Tensor>,
         causal: bool,
         scale: Option<f32>,
     ) -> TractResult<Tensor> {
-        // A mask says itself which keys count.
+        // With a mask, all keys are computed and the mask selects among them.
         let keys = match mask {
             Some(_) => self.most,
             None => self.start + self.length,
@@ -325,7 +327,7 @@ impl<'t> Heads<'t> {
     }
 }
 
-/// What is added to scores: the last two dimensions, one mask for all heads.
+/// Numbers added to the scores, from the mask's last two dimensions; all heads share one mask.
 struct Mask<'t> {
     values: &'t [f32],
     columns: usize,
@@ -336,11 +338,11 @@ impl<'t> Mask<'t> {
         let shape = mask.shape();
         let (has, wide) = match shape {
             [.., rows, columns] => (*rows, *columns),
-            _ => bail!("a mask of {} dimensions", shape.len()),
+            _ => bail!("unsupported rank of a mask: {}", shape.len()),
         };
         ensure!(
             has >= rows && wide >= columns && mask.len() == has * wide,
-            "a mask of {shape:?} for {rows} queries and {columns} keys"
+            "mask of shape {shape:?} does not match {rows} queries and {columns} keys"
         );
         Ok(Self {
             values: mask.try_as_plain_ram()?.as_slice::<f32>()?,

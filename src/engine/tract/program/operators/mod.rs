@@ -1,7 +1,8 @@
-//! The list of portable operators, by their full names.
+//! The table of supported portable operators, by full name.
 //!
-//! One file a theme with a table; a function an operator, or a family of them. A function reads its
-//! arguments by their place in the operator's schema and gives its outputs ([`mod@call`]).
+//! Each file covers one theme and has a table of its operators. A function lowers one operator or a
+//! family. It reads its arguments by their position in the operator's schema and sets its outputs
+//! ([`mod@call`]).
 
 mod arithmetic;
 mod call;
@@ -38,7 +39,7 @@ use call::{Call, Lower, Table};
 use super::super::guard::{Failure, guarded};
 use super::frame::Frame;
 
-/// The themes, each with the operators it knows.
+/// The tables of all themes.
 const THEMES: [Table; 17] = [
     arithmetic::TABLE,
     compare::TABLE,
@@ -65,25 +66,25 @@ static KNOWN: LazyLock<BTreeMap<&'static str, Lower>> = LazyLock::new(|| {
         .collect()
 });
 
-/// The full names of all operators that can be lowered, sorted.
+/// Returns the full names of all supported operators, sorted.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     KNOWN.keys().copied()
 }
 
-/// Whether an operator of this name can be lowered.
+/// Returns whether an operator of this name is supported.
 pub(super) fn is_known(name: &str) -> bool {
     KNOWN.contains_key(name)
 }
 
-/// Lowers a call of the operator of this name.
+/// Lowers a call of the operator of this name. A panic becomes an error.
 pub(super) fn call(frame: &mut Frame<'_>, name: &str, args: &[usize]) -> Result<(), Failure> {
     guarded(|| lower(frame, name, args))
 }
 
-/// The same, for one who guards what is called himself.
+/// Lowers a call of the operator of this name, for callers that handle panics themselves.
 pub(super) fn lower(frame: &mut Frame<'_>, name: &str, args: &[usize]) -> TractResult<()> {
     let Some(lower) = KNOWN.get(name) else {
-        bail!("not supported");
+        bail!("unsupported operator");
     };
     lower(&mut Call { frame, name, args })
 }

@@ -1,4 +1,4 @@
-//! Products of matrices, convolutions, embeddings, softmax.
+//! Lowers matrix products, convolutions, embeddings and softmax.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::Gather;
@@ -15,7 +15,7 @@ use super::elements::{floats, ints, of_floats, of_ints};
 use super::promotion::widened;
 use crate::tensor::DType;
 
-/// The operators of this theme.
+/// The operators of this file.
 pub(super) const TABLE: Table = &[
     (&["aten::mm.out"], |call| product(call, "mk,kn->mn")),
     (&["aten::bmm.out"], |call| product(call, "bmk,bkn->bmn")),
@@ -32,7 +32,8 @@ pub(super) const TABLE: Table = &[
     (&["aten::glu.out"], glu),
 ];
 
-/// A product by its formula, in float32, or in the dtype if that is an integer or float64.
+/// Computes a product from its einsum formula, in float32, or in the dtype if it is an integer or
+/// float64.
 pub(in super::super) fn einsum(
     builder: &mut Builder,
     formula: &str,
@@ -50,7 +51,7 @@ fn product(call: &mut Call<'_, '_>, formula: &str) -> TractResult<()> {
     call.give(2, Wire { outlet, dtype })
 }
 
-/// A product of matrices, or of batches of them; the library's own are of float32 only.
+/// Multiplies matrices or batches of them. tract's own products support only float32.
 fn matrices(
     call: &mut Call<'_, '_>,
     formula: &str,
@@ -65,7 +66,7 @@ fn matrices(
     let (left, right) = (builder.shape(a)?, builder.shape(b)?);
     ensure!(
         left.len() == right.len() && left.len() >= 2,
-        "matrices of {} and {} dimensions",
+        "unsupported ranks of matrices: {} and {}",
         left.len(),
         right.len()
     );
@@ -78,7 +79,7 @@ fn matrices(
         let (m, k, n) = (a[rank - 2], a[rank - 1], b[rank - 1]);
         ensure!(
             b[rank - 2] == k && a[..rank - 2] == b[..rank - 2],
-            "{a:?} by {b:?}"
+            "shapes of matrices do not match: {a:?} and {b:?}"
         );
         let mut shape = a.to_vec();
         shape[rank - 1] = n;
@@ -150,7 +151,10 @@ fn linear(call: &mut Call<'_, '_>) -> TractResult<()> {
     let dtype = widened(call.out_dtype(3)?);
     let (input, weight) = (call.tensor_as(0, dtype)?, call.tensor_as(1, dtype)?);
     let rank = call.frame.builder.rank(input)?;
-    ensure!((1..=6).contains(&rank), "a product of {rank} dimensions");
+    ensure!(
+        (1..=6).contains(&rank),
+        "unsupported rank of a linear layer's input: expected 1 to 6, got {rank}"
+    );
     let lead = &"abcdef"[..rank - 1];
     let formula = format!("{lead}k,nk->{lead}n");
     let mut outlet = einsum(&mut call.frame.builder, &formula, &[input, weight], dtype)?;
@@ -182,7 +186,10 @@ fn convolution(call: &mut Call<'_, '_>) -> TractResult<()> {
         .iter()
         .map(|dim| Ok(dim.to_usize()?))
         .collect::<TractResult<_>>()?;
-    ensure!(sizes.len() > 2 && groups > 0, "a kernel of shape {sizes:?}");
+    ensure!(
+        sizes.len() > 2 && groups > 0,
+        "unsupported convolution: kernel of shape {sizes:?}, {groups} groups"
+    );
     let spatial = sizes.len() - 2;
     let each = |numbers: Vec<usize>| match numbers.as_slice() {
         [one] => vec![*one; spatial],
@@ -226,7 +233,7 @@ fn convolution(call: &mut Call<'_, '_>) -> TractResult<()> {
     )
 }
 
-/// A kernel `[i, o / groups, ..]` as `[o, i / groups, ..]`.
+/// Reorders a kernel `[i, o / groups, ..]` to `[o, i / groups, ..]`.
 fn swapped(
     builder: &mut Builder,
     kernel: OutletId,
@@ -235,7 +242,7 @@ fn swapped(
 ) -> TractResult<OutletId> {
     ensure!(
         sizes[0].is_multiple_of(groups),
-        "{} channels in {groups} groups",
+        "{} channels are not divisible by {groups} groups",
         sizes[0]
     );
     let dims = |sizes: &[usize]| sizes.iter().map(ToDim::to_dim).collect::<Vec<TDim>>();
@@ -252,7 +259,7 @@ fn embedding(call: &mut Call<'_, '_>) -> TractResult<()> {
     let weight = call.tensor(0)?;
     let indices = call.tensor_as(1, DType::Int64)?;
     let shape = call.shape(weight)?;
-    ensure!(!shape.is_empty(), "rows of a number");
+    ensure!(!shape.is_empty(), "the embedding table has no dimensions");
     let indices = call.checked(indices, &shape[0], false)?;
     let outlet = call
         .frame

@@ -1,4 +1,4 @@
-//! Normalisation by mean and variance.
+//! Lowers normalisation by mean and variance.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
@@ -11,7 +11,7 @@ use crate::kernels::Cpu;
 use crate::kernels::float::{Moments, normalise_rows};
 use crate::tensor::DType;
 
-/// The operators of this theme.
+/// The operators of this file.
 pub(super) const TABLE: Table = &[
     (&["aten::native_layer_norm.out"], layer_norm),
     (&["aten::native_group_norm.out"], group_norm),
@@ -25,7 +25,7 @@ pub(super) const TABLE: Table = &[
     ),
 ];
 
-/// Rows, each normalised to mean 0 and variance 1: the rows, and the moments of each.
+/// Normalises each row to mean 0 and variance 1. Returns the rows and the moments of each.
 fn normalise(inputs: &[TValue], row: usize, eps: f32) -> TractResult<(Tensor, Vec<Moments>)> {
     let cpu = Cpu::chosen();
     let row = row.max(1);
@@ -36,7 +36,8 @@ fn normalise(inputs: &[TValue], row: usize, eps: f32) -> TractResult<(Tensor, Ve
     Ok((output, moments))
 }
 
-/// Normalises rows of the last `inner` dimensions, then scales and shifts by tensors of that shape.
+/// Normalises rows of the last `inner` dimensions, then scales and shifts them by tensors of that
+/// shape.
 fn layer_norm(call: &mut Call<'_, '_>) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let inner = call.dims(1)?.len();
@@ -44,7 +45,7 @@ fn layer_norm(call: &mut Call<'_, '_>) -> TractResult<()> {
     let shape = call.frame.builder.shape(input)?;
     ensure!(
         inner <= shape.len(),
-        "rows of {inner} of {} dimensions",
+        "invalid normalised shape: {inner} of {} dimensions",
         shape.len()
     );
     let lead = shape.len() - inner;
@@ -82,7 +83,7 @@ fn normalised(
         let row = row(inputs[0].shape());
         let (rows, moments) = normalise(inputs, row, eps)?;
         let mut shape = inputs[0].shape().to_vec();
-        // Outer dimensions keep their sizes, those of a row become 1.
+        // Outer dimensions keep their sizes; those of a row become 1.
         let mut left = row;
         for at in (0..shape.len()).rev() {
             if left <= 1 {
@@ -107,7 +108,7 @@ fn normalised(
     call.frame.builder.wire_all(kernel, &[input])
 }
 
-/// What was normalised, times a weight, plus a bias, where the call gives them.
+/// Multiplies normalised values by the weight and adds the bias, if the call has them.
 fn scaled(
     call: &mut Call<'_, '_>,
     outlet: OutletId,
@@ -145,7 +146,7 @@ fn give(call: &mut Call<'_, '_>, first: usize, outlets: [OutletId; 3]) -> TractR
     Ok(())
 }
 
-/// A vector of channels as `[c, 1, ..]`, to go with an image of this rank.
+/// Reshapes a vector of channels to `[c, 1, ..]`, to broadcast with an image of this rank.
 fn channels(call: &mut Call<'_, '_>, at: usize, rank: usize) -> TractResult<OutletId> {
     let mut outlet = call.tensor_as(at, DType::Float32)?;
     for axis in 1..rank.saturating_sub(1) {
@@ -161,7 +162,7 @@ fn group_norm(call: &mut Call<'_, '_>) -> TractResult<()> {
     let eps = epsilon(call, 7)?;
     ensure!(
         shape.len() >= 2 && groups > 0,
-        "groups of {} dimensions",
+        "invalid group normalisation of {} dimensions",
         shape.len()
     );
     let rank = shape.len();
@@ -177,7 +178,7 @@ fn group_norm(call: &mut Call<'_, '_>) -> TractResult<()> {
     give(call, 8, [outlet, mean, scale])
 }
 
-/// `(x - mean) / √(variance + eps) · weight + bias`, by channels.
+/// Computes `(x - mean) / √(variance + eps) · weight + bias` for each channel.
 fn batch_norm(call: &mut Call<'_, '_>) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let rank = call.frame.builder.rank(input)?;
@@ -191,7 +192,7 @@ fn batch_norm(call: &mut Call<'_, '_>) -> TractResult<()> {
     let centred = builder.binary(Box::new(math::Sub), input, mean)?;
     let outlet = builder.binary(Box::new(math::Mul), centred, scale)?;
     let outlet = scaled(call, outlet, [1, 2], |call, at| channels(call, at, rank))?;
-    // What it would have learned is empty.
+    // The saved statistics are only for training and stay empty.
     let empty = Tensor::zero::<f32>(&[0])?;
     let empty = call
         .frame
@@ -201,13 +202,16 @@ fn batch_norm(call: &mut Call<'_, '_>) -> TractResult<()> {
     give(call, 7, [outlet, empty, empty])
 }
 
-/// The same with mean and variance of the input itself.
+/// Batch normalisation with the mean and variance of the input itself.
 fn batch_statistics(call: &mut Call<'_, '_>) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let shape = call.frame.builder.shape(input)?;
     let eps = epsilon(call, 5)?;
     let rank = shape.len();
-    ensure!(rank >= 2, "channels of {rank} dimensions");
+    ensure!(
+        rank >= 2,
+        "the input has no channels: expected rank 2 or more, got {rank}"
+    );
     let mut order: Vec<usize> = (0..rank).collect();
     order.swap(0, 1);
     let swapped = call.frame.builder.transpose(input, &order)?;

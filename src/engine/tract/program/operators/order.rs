@@ -1,4 +1,4 @@
-//! Elements in order, places of the largest, distances.
+//! Lowers sorting, positions of extremes, and distances.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -9,7 +9,7 @@ use super::elements::{floats, of_floats, pick};
 use crate::engine::tract::kernel::Kernel;
 use crate::tensor::DType;
 
-/// The operators of this theme.
+/// The operators of this file.
 pub(super) const TABLE: Table = &[
     (&["aten::max.dim_max"], |call| {
         extreme_with_place(call, true)
@@ -26,7 +26,7 @@ pub(super) const TABLE: Table = &[
     (&["aten::_pdist_forward.out"], own_distances),
 ];
 
-/// Values of one dimension, each with its place: NaN is larger than any number.
+/// Returns the positions of a line's values in sorted order; NaN is larger than any number.
 fn ordered(line: &[f64], descending: bool) -> Vec<usize> {
     let mut order: Vec<usize> = (0..line.len()).collect();
     let compare = |a: &usize, b: &usize| match (line[*a].is_nan(), line[*b].is_nan()) {
@@ -43,7 +43,8 @@ fn ordered(line: &[f64], descending: bool) -> Vec<usize> {
     order
 }
 
-/// For each line along an axis some places of it, in an order.
+/// Chooses positions of each line along an axis. Returns source positions, positions along the
+/// axis, and the shape.
 fn places(
     input: &Tensor,
     axis: usize,
@@ -67,7 +68,7 @@ fn places(
             let places = choose(&line);
             ensure!(
                 places.len() >= count,
-                "{count} elements of a line of {size}"
+                "cannot take {count} elements of a dimension of {size}"
             );
             for (at, place) in places.into_iter().take(count).enumerate() {
                 let to = before * count * inner + at * inner + after;
@@ -83,7 +84,7 @@ fn places(
     Ok((from, chosen, to))
 }
 
-/// Values and places of a line's chosen elements, as two outputs.
+/// Outputs the values and positions of each line's chosen elements.
 fn chosen(
     call: &mut Call<'_, '_>,
     axis: usize,
@@ -118,7 +119,8 @@ fn chosen(
     Ok((values, places))
 }
 
-/// The place of the largest or smallest element, the first of several; NaN is either.
+/// Returns the position of the largest or smallest element, or of the first NaN. Ties go to the
+/// first one.
 pub(super) fn first(largest: bool) -> impl Fn(&[f64]) -> Vec<usize> + Send + Sync + 'static {
     move |line| {
         let mut best: Option<usize> = None;
@@ -164,7 +166,7 @@ fn extreme_with_place(call: &mut Call<'_, '_>, largest: bool) -> TractResult<()>
 fn place(call: &mut Call<'_, '_>, largest: bool) -> TractResult<()> {
     let input = call.tensor(0)?;
     if call.is_none(1)? {
-        // Of all elements, counted row major.
+        // The extreme of all elements, with its row-major position.
         let wire = call.frame.builder.kernel(
             "Place",
             DType::Int64,
@@ -173,7 +175,7 @@ fn place(call: &mut Call<'_, '_>, largest: bool) -> TractResult<()> {
             move |inputs| {
                 let place = first(largest)(&floats(&inputs[0])?);
                 let Some(place) = place.first() else {
-                    bail!("no elements to choose from")
+                    bail!("cannot take the extreme of an empty tensor")
                 };
                 Ok(tensor0(i64::try_from(*place)?))
             },
@@ -213,7 +215,7 @@ fn sort(call: &mut Call<'_, '_>, dim: usize, descending: usize, out: usize) -> T
     call.give(out + 1, places)
 }
 
-/// The distance of two vectors by the norm `p`.
+/// Returns the distance of two vectors in the `p` norm.
 fn distance(a: &[f64], b: &[f64], p: f64) -> f64 {
     let differences = a.iter().zip(b).map(|(a, b)| (a - b).abs());
     if p == 0.0 {
@@ -225,7 +227,7 @@ fn distance(a: &[f64], b: &[f64], p: f64) -> f64 {
     differences.map(|x| x.powf(p)).sum::<f64>().powf(1.0 / p)
 }
 
-/// Distances of all rows of one matrix to all of another, by batches.
+/// Computes the distances between all rows of two matrices, for each batch.
 fn distances(call: &mut Call<'_, '_>) -> TractResult<()> {
     let (a, b) = (
         call.tensor_as(0, DType::Float32)?,
@@ -235,14 +237,14 @@ fn distances(call: &mut Call<'_, '_>) -> TractResult<()> {
     let (left, right) = (call.frame.builder.shape(a)?, call.frame.builder.shape(b)?);
     ensure!(
         left.len() == right.len() && left.len() >= 2,
-        "matrices of other ranks"
+        "ranks of the matrices differ or are below 2"
     );
     let rank = left.len();
     let mut shape = left.clone();
     shape[rank - 1] = right[rank - 2].clone();
     ensure!(
         left[..rank - 2] == right[..rank - 2],
-        "batches of different sizes"
+        "batch sizes of the matrices differ"
     );
     let wire = call.frame.builder.kernel(
         "Distances",
@@ -271,12 +273,16 @@ fn distances(call: &mut Call<'_, '_>) -> TractResult<()> {
     call.give(out, wire)
 }
 
-/// Distances of all pairs of rows of a matrix.
+/// Computes the distances between all pairs of rows of a matrix.
 fn own_distances(call: &mut Call<'_, '_>) -> TractResult<()> {
     let input = call.tensor_as(0, DType::Float32)?;
     let p = call.double(1)?;
     let shape = call.frame.builder.shape(input)?;
-    ensure!(shape.len() == 2, "a matrix of {} dimensions", shape.len());
+    ensure!(
+        shape.len() == 2,
+        "unsupported rank of a matrix: expected 2, got {}",
+        shape.len()
+    );
     let rows = shape[0].to_i64()?;
     let count = [(rows * (rows - 1) / 2).max(0).to_dim()];
     let wire = call.frame.builder.kernel(

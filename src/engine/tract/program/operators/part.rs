@@ -1,4 +1,4 @@
-//! Parts of a tensor: slices, splits, single places.
+//! Lowers slices, splits and selection of single positions.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -8,7 +8,7 @@ use super::call::{Call, Table};
 use super::shape::give;
 use crate::tensor::DType;
 
-/// The operators of this theme.
+/// The operators of this file.
 pub(super) const TABLE: Table = &[
     (&["aten::split_copy.Tensor_out"], split),
     (&["aten::split_with_sizes_copy.out"], split_with_sizes),
@@ -18,7 +18,7 @@ pub(super) const TABLE: Table = &[
     (&["aten::narrow_copy.out"], narrow),
 ];
 
-/// Parts of these sizes, one after another.
+/// Splits a tensor into consecutive parts of these sizes.
 fn parts(call: &mut Call<'_, '_>, input: Wire, axis: usize, sizes: &[TDim]) -> TractResult<()> {
     let mut start = TDim::Val(0);
     let mut wires = Vec::new();
@@ -43,7 +43,10 @@ fn split(call: &mut Call<'_, '_>) -> TractResult<()> {
     let shape = call.shape(input)?;
     let axis = call.axis(2, shape.len())?;
     let (size, all) = (call.int(1)?, shape[axis].to_i64()?);
-    ensure!(size > 0, "parts of {size}");
+    ensure!(
+        size > 0,
+        "invalid size {size} of parts: expected a positive integer"
+    );
     let mut sizes = Vec::new();
     let mut left = all;
     while left > 0 {
@@ -78,7 +81,8 @@ fn unbind(call: &mut Call<'_, '_>) -> TractResult<()> {
     call.give_list(out, wires)
 }
 
-/// A place in a dimension: counted from the end if negative, held to the dimension.
+/// Resolves a slice bound: negative values count from the end, the result is clamped to the
+/// dimension.
 fn bound(value: TDim, size: &TDim) -> TDim {
     let Ok(known) = value.to_i64() else {
         return value;
@@ -86,7 +90,7 @@ fn bound(value: TDim, size: &TDim) -> TDim {
     if known >= 0 {
         return match size.to_i64() {
             Ok(size) => known.min(size).to_dim(),
-            // A place beyond any size is the end.
+            // A bound beyond any size is the end.
             Err(_) if known > i64::from(i32::MAX) => size.clone(),
             Err(_) => match size.high_inclusive_bound() {
                 Some(most) if known >= most => size.clone(),
@@ -108,7 +112,7 @@ fn slice(call: &mut Call<'_, '_>) -> TractResult<()> {
     if slots.iter().any(|slot| matches!(slot, Slot::Number(_))) {
         ensure!(
             call.int(4)? == 1,
-            "a step with a place that only a run knows"
+            "slices with a step and bounds computed at run time are unsupported"
         );
         return moving_slice(call, input, axis, slots);
     }
@@ -125,7 +129,7 @@ fn slice(call: &mut Call<'_, '_>) -> TractResult<()> {
     };
     let (start, end) = (bound(start, &size), bound(end, &size));
     let step = call.int(4)?;
-    ensure!(step > 0, "a step of {step}");
+    ensure!(step > 0, "invalid step {step}: expected a positive integer");
     let end = match (start.to_i64(), end.to_i64()) {
         (Ok(start), Ok(end)) => end.max(start).to_dim(),
         _ => end,
@@ -144,7 +148,7 @@ fn slice(call: &mut Call<'_, '_>) -> TractResult<()> {
     give(call, outlet, input.dtype)
 }
 
-/// A slice whose place only a run knows, but not its length.
+/// Lowers a slice of known length whose start is computed at run time.
 fn moving_slice(
     call: &mut Call<'_, '_>,
     input: Wire,
@@ -157,11 +161,11 @@ fn moving_slice(
             let wire = call.frame.builder.scalar(0.0, DType::Int64, 0)?;
             Number { wire, plus }
         }
-        _ => bail!("a slice begins nowhere"),
+        _ => bail!("the start of a slice is missing"),
     };
     let length = match end {
         Slot::Number(end) if end.wire == start.wire => (end.plus - &start.plus).reduce(),
-        _ => bail!("the length of a slice is only known when the program runs"),
+        _ => bail!("slices whose length is known only at run time are unsupported"),
     };
     moving(call, input, axis, &start, &length)
 }
@@ -186,7 +190,7 @@ fn moving(
                 let size = inputs[0].shape()[axis];
                 let given = inputs[1].cast_to_scalar::<i64>()?;
                 let length = usize::try_from(inputs[2].cast_to_scalar::<i64>()?)?;
-                // A place may be counted from the end.
+                // Negative positions count from the end.
                 let start = if given < 0 {
                     given.saturating_add(i64::try_from(size)?)
                 } else {
@@ -197,7 +201,7 @@ fn moving(
                 match (start, end.filter(|end| *end <= size)) {
                     (Some(start), Some(end)) => inputs[0].slice(axis, start, end),
                     _ => check.refuse(format!(
-                        "{length} at index {given} of a dimension of {size}; {} to {} are valid",
+                        "{length} elements at index {given} of a dimension of {size}; {} to {} are valid",
                         -i64::try_from(size)?,
                         i64::try_from(size)? - i64::try_from(length)?
                     )),

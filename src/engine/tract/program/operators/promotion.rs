@@ -1,8 +1,8 @@
-//! The dtypes that operators compute in.
+//! Type promotion: the dtypes in which operators compute.
 
 use crate::tensor::DType;
 
-/// The dtype that values of two dtypes are computed in.
+/// Returns the dtype in which values of two dtypes are combined.
 pub(in super::super) fn promoted(a: DType, b: DType) -> DType {
     fn weight(dtype: DType) -> u8 {
         match dtype {
@@ -34,7 +34,8 @@ pub(in super::super) fn promoted(a: DType, b: DType) -> DType {
     }
 }
 
-/// The dtype that a tensor and a number are computed in: the number only decides its kind.
+/// Returns the dtype in which a tensor and a number are combined. The number affects only the kind
+/// of dtype.
 pub(super) fn promoted_with_scalar(tensor: DType, scalar: DType) -> DType {
     let kind = |dtype: DType| match dtype {
         DType::Bool => 0,
@@ -48,7 +49,7 @@ pub(super) fn promoted_with_scalar(tensor: DType, scalar: DType) -> DType {
     }
 }
 
-/// The dtype that something is computed in: float16 and bfloat16 in float32.
+/// Returns the dtype for computation: float32 for float16 and bfloat16.
 pub(super) fn widened(dtype: DType) -> DType {
     match dtype {
         DType::Float16 | DType::Bfloat16 => DType::Float32,

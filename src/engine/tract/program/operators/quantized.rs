@@ -1,4 +1,4 @@
-//! Quantisation outside of delegates: conversions and embeddings with small weights.
+//! Lowers quantisation outside of delegates: conversions, and embeddings with low-bit weights.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -9,7 +9,7 @@ use super::elements::{floats, ints, of_floats, of_ints, strides};
 use crate::engine::tract::kernel::Kernel;
 use crate::tensor::DType;
 
-/// The operators of this theme.
+/// The operators of this file.
 pub(super) const TABLE: Table = &[
     (
         &[
@@ -68,7 +68,8 @@ pub(super) const TABLE: Table = &[
     ),
 ];
 
-/// Elements to integers or back, each by the scale and zero point that `group` names for its place.
+/// Quantises or dequantises elements. `group` maps the shape to the run length of one scale and
+/// zero point.
 fn converted(
     call: &mut Call<'_, '_>,
     scales: OutletId,
@@ -93,7 +94,7 @@ fn converted(
             let shape = inputs[0].shape();
             let scales = floats(&inputs[1])?;
             let zeros = inputs.get(2).map(|zeros| ints(zeros)).transpose()?;
-            // Places are counted in runs, and runs take turns with the scales.
+            // Each run of elements shares a scale; consecutive runs cycle through the scales.
             let (run, _) = group(shape);
             let which = |place: usize| (place / run.max(1)) % scales.len().max(1);
             let zero = |at: usize| {
@@ -101,7 +102,7 @@ fn converted(
                     .as_ref()
                     .map_or(0, |zeros| zeros[at % zeros.len().max(1)])
             };
-            ensure!(!scales.is_empty(), "no scales");
+            ensure!(!scales.is_empty(), "the scales are empty");
             if quantize {
                 let values = floats(&inputs[0])?
                     .into_iter()
@@ -112,7 +113,7 @@ fn converted(
                     });
                 return of_ints(shape, &values.collect::<Vec<_>>(), to);
             }
-            #[expect(clippy::cast_precision_loss, reason = "small integers")]
+            #[expect(clippy::cast_precision_loss, reason = "quantised integers are small")]
             let values = ints(&inputs[0])?.into_iter().enumerate().map(|(place, q)| {
                 let at = which(place);
                 (q - zero(at)) as f64 * scales[at]
@@ -122,11 +123,11 @@ fn converted(
     call.give(out, wire)
 }
 
-/// The integer nearest to a number in a scale, computed in float32 as the runtime does.
+/// Quantises a number, computed in float32 as the runtime does.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
-    reason = "held to its limits"
+    reason = "clamped to the limits"
 )]
 fn quantized(x: f64, scale: f64, zero_point: i64, [least, most]: [i64; 2]) -> i64 {
     let inverse = 1.0_f32 / scale as f32;
@@ -137,7 +138,10 @@ fn quantized(x: f64, scale: f64, zero_point: i64, [least, most]: [i64; 2]) -> i6
 
 fn limits(call: &mut Call<'_, '_>, first: usize) -> TractResult<[i64; 2]> {
     let limits = [call.int(first)?, call.int(first + 1)?];
-    ensure!(limits[0] <= limits[1], "limits {limits:?}");
+    ensure!(
+        limits[0] <= limits[1],
+        "invalid quantisation limits {limits:?}"
+    );
     Ok(limits)
 }
 
@@ -186,11 +190,11 @@ fn per_token(call: &mut Call<'_, '_>, quantize: bool) -> TractResult<()> {
     })
 }
 
-/// Scale and zero point for numbers between these: 0 is always among them.
+/// Returns the scale and zero point for the range of these values, which always includes 0.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
-    reason = "held to its limits"
+    reason = "clamped to the limits"
 )]
 fn range_of(values: impl Iterator<Item = f64>, [least, most]: [i64; 2], eps: f32) -> (f32, i64) {
     let (low, high) = values.fold((0.0_f32, 0.0_f32), |(low, high), x| {
@@ -273,8 +277,10 @@ fn give_range(call: &mut Call<'_, '_>, at: usize, outlets: &[OutletId]) -> Tract
     )
 }
 
-/// Rows of a table of small integers: argument 1 has a scale for each row or for groups in it,
-/// argument 2 zero points or none, argument 5 the rows wanted.
+/// Lowers an embedding from a table of low-bit integers.
+///
+/// Argument 1 has a scale for each row, or for groups within a row. Argument 2 has optional zero
+/// points, argument 5 the indices of the rows.
 fn embedding(call: &mut Call<'_, '_>, bits: usize, out: usize) -> TractResult<()> {
     let weight = call.tensor(0)?;
     let scales = call.tensor_as(1, DType::Float32)?;
@@ -285,7 +291,11 @@ fn embedding(call: &mut Call<'_, '_>, bits: usize, out: usize) -> TractResult<()
     };
     let indices = call.tensor_as(5, DType::Int64)?;
     let table = call.shape(weight)?;
-    ensure!(table.len() == 2, "a table of {} dimensions", table.len());
+    ensure!(
+        table.len() == 2,
+        "unsupported rank of an embedding table: expected 2, got {}",
+        table.len()
+    );
     let packed = 8 / bits;
     let width = table[1].to_usize()? * packed;
     let mut shape = call.frame.builder.shape(indices)?;
@@ -312,18 +322,18 @@ fn embedding(call: &mut Call<'_, '_>, bits: usize, out: usize) -> TractResult<()
             let zeros = zeros.transpose()?;
             ensure!(
                 rows > 0 && scales.len().is_multiple_of(rows),
-                "{} scales for {rows} rows",
+                "number of scales is not a multiple of the rows: {} scales, {rows} rows",
                 scales.len()
             );
             ensure!(
                 zeros.is_none_or(|zeros| zeros.len() == scales.len()),
-                "{} scales with other zero points",
+                "numbers of scales and zero points differ: {} scales",
                 scales.len()
             );
             let groups = scales.len() / rows;
             ensure!(
                 groups > 0 && width.is_multiple_of(groups),
-                "{groups} groups in rows of {width}"
+                "rows of width {width} are not divisible into {groups} groups"
             );
             let group = width / groups;
             let mut values = Vec::new();
@@ -345,8 +355,10 @@ fn embedding(call: &mut Call<'_, '_>, bits: usize, out: usize) -> TractResult<()
     call.give(out, wire)
 }
 
-/// Element `at` of a row: bytes, or parts of bytes from the highest bits of 4-bit ones and the lowest
-/// of 2-bit ones, stored without a sign.
+/// Returns element `at` of a row, which is stored without a sign.
+///
+/// Elements of 4 bits are packed from the highest bits of a byte, elements of 2 bits from the
+/// lowest.
 fn unpacked(bytes: &[u8], at: usize, bits: usize, signed: bool) -> i16 {
     match bits {
         4 => {

@@ -1,4 +1,4 @@
-//! Elements in other places: turned, rolled, strided, cut to triangles.
+//! Lowers operators that move elements: flips, rolls, strided views, triangles, pixel shuffles.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -8,7 +8,7 @@ use super::elements::{pick, places, strides};
 use super::shape::give;
 use crate::tensor::DType;
 
-/// The operators of this theme.
+/// The operators of this file.
 pub(super) const TABLE: Table = &[
     (&["aten::flip.out"], flip),
     (&["aten::roll.out"], roll),
@@ -21,7 +21,7 @@ pub(super) const TABLE: Table = &[
     (&["aten::pixel_unshuffle.out"], pixel_unshuffle),
 ];
 
-/// Elements picked by a rule that the input's shape decides.
+/// Gathers elements by positions that depend only on the input's shape.
 fn picked(
     call: &mut Call<'_, '_>,
     input: Wire,
@@ -68,7 +68,7 @@ fn roll(call: &mut Call<'_, '_>) -> TractResult<()> {
     let dims: Vec<usize> = dims.collect::<TractResult<_>>()?;
     ensure!(
         dims.len() == shifts.len(),
-        "{} shifts of {} dimensions",
+        "numbers of shifts and dimensions differ: {} and {}",
         shifts.len(),
         dims.len()
     );
@@ -96,7 +96,7 @@ fn as_strided(call: &mut Call<'_, '_>) -> TractResult<()> {
     let offset = usize::try_from(call.optional_int(3)?.unwrap_or(0))?;
     ensure!(
         sizes.len() == steps.len(),
-        "{} strides of {} dimensions",
+        "numbers of strides and sizes differ: {} and {}",
         steps.len(),
         sizes.len()
     );
@@ -114,7 +114,7 @@ fn diagonal(call: &mut Call<'_, '_>) -> TractResult<()> {
     let shape = call.shape(input)?;
     let offset = call.int(1)?;
     let (a, b) = (call.axis(2, shape.len())?, call.axis(3, shape.len())?);
-    ensure!(a != b, "a diagonal of one dimension");
+    ensure!(a != b, "a diagonal needs two different dimensions");
     let (rows, columns) = (shape[a].to_i64()?, shape[b].to_i64()?);
     let length = (rows + offset.min(0)).min(columns - offset.max(0)).max(0);
     let mut sizes: Vec<TDim> = shape.clone();
@@ -149,7 +149,7 @@ fn unfold(call: &mut Call<'_, '_>) -> TractResult<()> {
     let all = shape[axis].to_usize()?;
     ensure!(
         step > 0 && size <= all,
-        "windows of {size} every {step} in {all}"
+        "invalid windows: size {size}, step {step}, in a dimension of {all}"
     );
     let count = (all - size) / step + 1;
     let mut sizes = shape.clone();
@@ -185,14 +185,14 @@ fn pixel_shuffle(call: &mut Call<'_, '_>) -> TractResult<()> {
     let factor = call.int(1)?;
     ensure!(
         shape.len() >= 3 && factor > 0,
-        "pixels of {} dimensions",
+        "invalid pixel shuffle of {} dimensions",
         shape.len()
     );
     let (lead, [c, h, w]) = tail(&shape)?;
     let channels = c.to_i64()?;
     ensure!(
         channels % (factor * factor) == 0,
-        "{channels} channels by {factor}"
+        "{channels} channels are not divisible by the square of the factor {factor}"
     );
     let mut split = lead.to_vec();
     split.extend([
@@ -227,7 +227,7 @@ fn pixel_unshuffle(call: &mut Call<'_, '_>) -> TractResult<()> {
     let (rows, columns) = (h.to_i64()?, w.to_i64()?);
     ensure!(
         factor > 0 && rows % factor == 0 && columns % factor == 0,
-        "{rows} × {columns} by {factor}"
+        "an image of {rows} × {columns} is not divisible by the factor {factor}"
     );
     let (rows, columns) = (rows / factor, columns / factor);
     let mut split = lead.to_vec();
@@ -257,6 +257,9 @@ fn pixel_unshuffle(call: &mut Call<'_, '_>) -> TractResult<()> {
 fn tail(shape: &[TDim]) -> TractResult<(&[TDim], &[TDim; 3])> {
     match shape.split_last_chunk::<3>() {
         Some(parts) => Ok(parts),
-        None => bail!("an image of {} dimensions", shape.len()),
+        None => bail!(
+            "unsupported rank of an image: expected 3 or more, got {}",
+            shape.len()
+        ),
     }
 }

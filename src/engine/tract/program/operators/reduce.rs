@@ -1,4 +1,4 @@
-//! Sums, means, extremes, orders.
+//! Lowers reductions: sums, means, extremes, variance, cumulative sums.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
@@ -13,7 +13,7 @@ use super::promotion::widened;
 use crate::engine::tract::kernel::Kernel;
 use crate::tensor::DType;
 
-/// The operators of this theme.
+/// The operators of this file.
 pub(super) const TABLE: Table = &[
     (&["aten::sum.IntList_out"], |call| sum(call, false)),
     (&["aten::mean.out"], |call| sum(call, true)),
@@ -55,7 +55,7 @@ pub(super) const TABLE: Table = &[
     (&["aten::cumsum.out"], cumulated),
 ];
 
-/// The dtype that numbers are added up in.
+/// Returns the dtype in which numbers are summed.
 fn total(dtype: DType) -> DType {
     if dtype.is_float() {
         widened(dtype)
@@ -120,12 +120,12 @@ fn summed(
     call.give(out, Wire { outlet, dtype })
 }
 
-/// A tensor whose lines along some dimensions lie one after another.
+/// A tensor whose reduced dimensions are contiguous, as lines.
 struct Lines {
     moved: OutletId,
-    /// Sizes of the other dimensions: how many lines there are.
+    /// Sizes of the other dimensions; their product is the number of lines.
     lead: Vec<TDim>,
-    /// The dimensions of a line, in order, each once.
+    /// The reduced dimensions, sorted and unique.
     axes: Vec<usize>,
 }
 
@@ -146,7 +146,7 @@ impl Lines {
         })
     }
 
-    /// One value a line, in the shape of the reduced tensor.
+    /// Reshapes one value per line to the shape of the reduced tensor.
     fn reduced(
         &self,
         builder: &mut Builder,
@@ -161,7 +161,7 @@ impl Lines {
     }
 }
 
-/// What a function makes of all elements along some dimensions.
+/// Applies a function to all elements along some dimensions.
 fn by_lines(
     call: &mut Call<'_, '_>,
     input: OutletId,
@@ -223,7 +223,7 @@ fn reduced_extreme(
     if call.frame.builder.rank(outlet)? == 0 {
         return call.give(out, Wire { outlet, dtype });
     }
-    // The library's extremes lose NaN.
+    // tract's extremes lose NaN.
     let largest = reducer == Reducer::Max;
     let wire = by_lines(
         call,
@@ -245,7 +245,7 @@ fn reduced_extreme(
     call.give(out, wire)
 }
 
-/// Any or all elements that are not 0.
+/// Computes whether any or all elements are non-zero.
 fn logic(call: &mut Call<'_, '_>, any: bool) -> TractResult<()> {
     let input = call.tensor(0)?;
     let rank = call.rank(input)?;
@@ -328,7 +328,7 @@ fn product(call: &mut Call<'_, '_>, dim: Option<usize>) -> TractResult<()> {
     call.give(out, wire)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a count of elements")]
+#[expect(clippy::cast_precision_loss, reason = "number of elements")]
 fn variance(
     call: &mut Call<'_, '_>,
     correction: f64,

@@ -1,4 +1,4 @@
-//! The same elements in other shapes: views, orders of dimensions, joins, repetitions, borders.
+//! Lowers shape changes: views, permutations, concatenation, repetition, padding.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::{Pad, PadMode};
@@ -7,7 +7,7 @@ use super::super::builder::Wire;
 use super::call::{Call, Table, axis_of};
 use crate::tensor::DType;
 
-/// The operators of this theme.
+/// The operators of this file.
 pub(super) const TABLE: Table = &[
     (
         &[
@@ -42,13 +42,13 @@ pub(super) const TABLE: Table = &[
     (&["aten::constant_pad_nd.out"], pad),
 ];
 
-/// Gives the one output.
+/// Sets the only output.
 pub(super) fn give(call: &mut Call<'_, '_>, outlet: OutletId, dtype: DType) -> TractResult<()> {
     let out = call.out();
     call.give(out, Wire { outlet, dtype })
 }
 
-/// Sizes where one may be -1: whatever is left.
+/// Resolves a size of -1 to the number of remaining elements.
 fn complete(from: &[TDim], wanted: Vec<TDim>) -> TractResult<Vec<TDim>> {
     let open = wanted.iter().position(|dim| *dim == TDim::Val(-1));
     let Some(open) = open else { return Ok(wanted) };
@@ -60,10 +60,7 @@ fn complete(from: &[TDim], wanted: Vec<TDim>) -> TractResult<Vec<TDim>> {
         }
     }
     let (quotient, divisor) = all.maybe_div(&rest)?;
-    ensure!(
-        divisor == 1,
-        "{all} elements do not fill a shape of {wanted:?}"
-    );
+    ensure!(divisor == 1, "cannot reshape {all} elements to {wanted:?}");
     let mut complete = wanted;
     complete[open] = quotient;
     Ok(complete)
@@ -135,7 +132,7 @@ fn expand(call: &mut Call<'_, '_>) -> TractResult<()> {
     let offset = shape.len() - from.len().min(shape.len());
     for (at, dim) in shape.iter_mut().enumerate() {
         if *dim == TDim::Val(-1) {
-            ensure!(at >= offset, "a new dimension cannot keep its size");
+            ensure!(at >= offset, "invalid size -1 of a new dimension");
             *dim = from[at - offset].clone();
         }
     }
@@ -151,7 +148,7 @@ fn repeat(call: &mut Call<'_, '_>) -> TractResult<()> {
     let shape = call.frame.builder.shape(outlet)?;
     ensure!(
         shape.len() == counts.len(),
-        "{} counts of {} dimensions",
+        "expected a repeat count for each dimension, got {} counts for {}",
         counts.len(),
         shape.len()
     );
@@ -160,7 +157,7 @@ fn repeat(call: &mut Call<'_, '_>) -> TractResult<()> {
         .map(|(size, count)| size.clone() * count.clone())
         .collect();
     call.check_room(call.out(), &repeated)?;
-    // Each dimension gets one before it, along which it repeats.
+    // Each dimension is repeated along a new dimension inserted before it.
     let mut outlet = outlet;
     for (at, count) in counts.iter().enumerate() {
         if count.is_one() {
@@ -187,7 +184,7 @@ fn cat(call: &mut Call<'_, '_>) -> TractResult<()> {
     let mut rank = 0;
     for wire in wires {
         let shape = call.shape(wire)?;
-        // An empty vector joins with anything.
+        // An empty vector can be concatenated with anything.
         if shape.len() == 1 && shape[0] == TDim::Val(0) {
             continue;
         }
@@ -220,7 +217,7 @@ fn pad(call: &mut Call<'_, '_>) -> TractResult<()> {
     let pads = call.ints(1)?;
     ensure!(
         pads.len().is_multiple_of(2) && pads.len() <= 2 * rank,
-        "{} paddings",
+        "invalid number of paddings: {}",
         pads.len()
     );
     let value = call.double(2)?;
@@ -228,7 +225,7 @@ fn pad(call: &mut Call<'_, '_>) -> TractResult<()> {
     let mut grown = vec![(0, 0); rank];
     for (pair, both) in pads.chunks(2).enumerate() {
         let axis = rank - 1 - pair;
-        // Negative padding cuts.
+        // Negative padding crops.
         let shape = call.frame.builder.shape(outlet)?;
         let start = (-both[0]).max(0).to_dim();
         let end = (shape[axis].clone() + both[1].min(0)).reduce();

@@ -1,4 +1,4 @@
-//! Integers that programs compute beside tensors: sizes, and numbers read from tensors.
+//! Lowers integer arithmetic outside of tensors: sizes, and numbers read from tensors.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::binary::BinMiniOp;
@@ -10,7 +10,7 @@ use super::super::frame::{Number, Slot};
 use super::call::{Call, Table};
 use crate::tensor::DType;
 
-/// The operators of this theme.
+/// The operators of this file.
 pub(super) const TABLE: Table = &[
     (&["aten::sym_size.int"], |call| {
         let input = call.tensor(0)?;
@@ -135,7 +135,7 @@ fn set(call: &mut Call<'_, '_>, slot: Slot) -> TractResult<()> {
     Ok(())
 }
 
-/// The one element of a tensor.
+/// Reads the single element of a tensor.
 fn read(call: &mut Call<'_, '_>) -> TractResult<()> {
     let input = call.tensor(0)?;
     let dtype = match input.dtype {
@@ -209,7 +209,7 @@ fn two(
     match (call.slot(0)?, call.slot(1)?) {
         (Slot::Int(a), Slot::Int(b)) => {
             let Some(value) = int(a.clone(), b.clone()) else {
-                bail!("{a} and {b} do not go together");
+                bail!("cannot combine {a} and {b}");
             };
             set(call, Slot::Int(value.reduce()))
         }
@@ -288,7 +288,7 @@ fn compared(
     )
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "a size")]
+#[expect(clippy::cast_possible_truncation, reason = "sizes fit")]
 fn rounded(call: &mut Call<'_, '_>, round: fn(f64) -> f64) -> TractResult<()> {
     if let Slot::Int(value) = call.slot(0)? {
         return set(call, Slot::Int(value));

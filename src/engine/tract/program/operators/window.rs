@@ -1,4 +1,4 @@
-//! Pooling.
+//! Lowers pooling.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -8,19 +8,19 @@ use super::call::{Call, Table};
 use crate::engine::tract::kernel::Kernel;
 use crate::tensor::DType;
 
-/// The operators of this theme.
+/// The operators of this file.
 pub(super) const TABLE: Table = &[
     (&["aten::max_pool2d_with_indices.out"], max),
     (&["aten::avg_pool2d.out"], average),
     (&["aten::_adaptive_avg_pool2d.out"], adaptive),
 ];
 
-/// An image as one of a batch; whether it was none before.
+/// Adds a batch dimension to a single image. Returns whether it was missing.
 fn batched(call: &mut Call<'_, '_>, input: OutletId) -> TractResult<(OutletId, bool)> {
     match call.frame.builder.rank(input)? {
         4 => Ok((input, false)),
         3 => Ok((call.frame.builder.wire(AxisOp::Add(0), &[input])?, true)),
-        rank => bail!("an image of {rank} dimensions"),
+        rank => bail!("unsupported rank of an image: expected 3 or 4, got {rank}"),
     }
 }
 
@@ -39,7 +39,7 @@ fn give(
     call.give(at, Wire { outlet, dtype })
 }
 
-/// The window that arguments 1 to 3 describe, and its padding.
+/// Returns the window and padding described by arguments 1 to 3.
 fn window(
     call: &mut Call<'_, '_>,
     input: OutletId,
@@ -66,10 +66,10 @@ fn window(
             let span = (kernel[at] - 1) * dilation[at] + 1;
             ensure!(
                 span <= size && stride[at] > 0,
-                "a window of {span} in {size}"
+                "invalid window: {span} elements do not fit into {size}, or the stride is 0"
             );
             let mut count = (size - span).div_ceil(stride[at]) + 1;
-            // The last window begins inside the image or the padding before it.
+            // The last window starts inside the image or the padding before it.
             if (count - 1) * stride[at] >= size - padding[at] {
                 count -= 1;
             }
@@ -93,7 +93,7 @@ fn max(call: &mut Call<'_, '_>) -> TractResult<()> {
     let outlet = max_pool(&mut call.frame.builder, &window, input)?;
     let shape = call.frame.builder.shape(outlet)?;
     give(call, 6, outlet, DType::Float32, single)?;
-    // Computed only where something reads them: an unread node is dropped.
+    // Unread outputs are dropped, so this is computed only if it is used.
     let places = Kernel::new("MaxPlaces", tvec!(i64::fact(&shape)), move |inputs| {
         Ok(tvec!(places(&inputs[0], inputs[1].shape(), &window)?))
     });
@@ -101,7 +101,7 @@ fn max(call: &mut Call<'_, '_>) -> TractResult<()> {
     give(call, 7, places, DType::Int64, single)
 }
 
-/// Where the largest element of each window is, counted within its plane.
+/// Returns the position of each window's largest element within its plane.
 fn places(input: &Tensor, shape: &[usize], window: &Window) -> TractResult<Tensor> {
     let view = input.try_as_plain_ram()?;
     let image = view.as_slice::<f32>()?;
@@ -149,8 +149,8 @@ fn average(call: &mut Call<'_, '_>) -> TractResult<()> {
     give(call, 7, outlet, DType::Float32, single)
 }
 
-/// Means whose divisor is given, or leaves out padding that only rounding up added.
-#[expect(clippy::cast_precision_loss, reason = "a count of elements")]
+/// Computes means with an explicit divisor, or without the padding that only rounding up added.
+#[expect(clippy::cast_precision_loss, reason = "number of elements")]
 fn counted(
     call: &mut Call<'_, '_>,
     input: OutletId,
@@ -164,7 +164,7 @@ fn counted(
         let size = shape[2 + at].to_usize()? + window.before[at] + window.after[at];
         ensure!(
             window.kernel[at] <= size,
-            "a window of {} in {size}",
+            "window of {} elements does not fit into {size}",
             window.kernel[at]
         );
         out[2 + at] = ((size - window.kernel[at]) / window.stride[at] + 1).to_dim();
@@ -208,7 +208,7 @@ fn counted(
     Ok(wire.outlet)
 }
 
-/// Which elements of a line a window sees, and how many it counts with padding.
+/// Returns the elements of a line inside a window, and the window's size including padding.
 fn span(at: usize, axis: usize, size: usize, window: &Window) -> (std::ops::Range<usize>, usize) {
     let start = at * window.stride[axis];
     let end = (start + window.kernel[axis]).min(size + 2 * window.before[axis]);
@@ -222,12 +222,12 @@ fn adaptive(call: &mut Call<'_, '_>) -> TractResult<()> {
     let sizes = call.sizes(1)?;
     ensure!(
         sizes.len() == 2 && !sizes.contains(&0),
-        "an output of {sizes:?}"
+        "invalid output sizes {sizes:?}: expected 2 positive sizes"
     );
     let mut out = call.frame.builder.shape(input)?;
     out[2] = sizes[0].to_dim();
     out[3] = sizes[1].to_dim();
-    #[expect(clippy::cast_precision_loss, reason = "a count of elements")]
+    #[expect(clippy::cast_precision_loss, reason = "number of elements")]
     let wire = call.frame.builder.kernel(
         "AdaptiveMean",
         DType::Float32,

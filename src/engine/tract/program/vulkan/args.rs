@@ -1,4 +1,4 @@
-//! What operators that are lowered by themselves have in common.
+//! Argument access shared by Vulkan operators with their own lowering.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
@@ -6,10 +6,10 @@ use tract_onnx::tract_core::ops::math;
 use super::Lowering;
 use crate::tensor::DType;
 
-/// An argument that may be left out at the end.
+/// Returns the value of an argument; trailing arguments may be absent.
 pub(super) fn at(args: &[usize], place: usize) -> TractResult<usize> {
     let value = args.get(place).copied();
-    value.with_context(|| format!("argument {place} is missing"))
+    value.with_context(|| format!("missing argument {place}"))
 }
 
 /// Adds a bias to the last dimension, if there is one.

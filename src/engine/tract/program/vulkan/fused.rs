@@ -1,4 +1,5 @@
-//! Operators that only Vulkan's graphs have, and those the table has otherwise.
+//! Vulkan operators with their own lowering: fused ones, and those that differ from the operator
+//! table.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -12,7 +13,7 @@ use super::{language, rotary, weights};
 use crate::model::executorch::vulkan::Value;
 use crate::tensor::DType;
 
-/// Lowers a call: its arguments, then its result.
+/// Lowers a call. Receives the arguments, then the result.
 type Lower = fn(&mut Lowering<'_>, &[usize], usize) -> TractResult<()>;
 
 /// The operators by name.
@@ -123,13 +124,13 @@ const TABLE: &[(&[&str], Lower)] = &[
     ),
 ];
 
-/// How an operator of this name is lowered, if it is one of these.
+/// Returns the lowering function of an operator in this table.
 pub(super) fn find(name: &str) -> Option<Lower> {
     let row = TABLE.iter().find(|(names, _)| names.contains(&name));
     row.map(|(_, lower)| *lower)
 }
 
-/// Which arguments of an operator it writes to.
+/// Returns the positions of the arguments that an operator overwrites.
 pub(super) fn written(name: &str) -> &'static [usize] {
     match name {
         "update_cache.default" => &[1],
@@ -145,7 +146,11 @@ fn same(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<
 
 fn conv_with_clamp(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
     let dtype = lowering.dtype(out)?;
-    ensure!(args.len() == 11, "{} arguments for 11", args.len());
+    ensure!(
+        args.len() == 11,
+        "wrong number of arguments: got {}, expected 11",
+        args.len()
+    );
     let given = args.iter().map(|&arg| lowering.arg(arg));
     let mut given: Vec<Arg> = given.collect::<TractResult<_>>()?;
     let limits = given.split_off(9);
@@ -156,20 +161,24 @@ fn conv_with_clamp(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> T
     lowering.set(out, wire)
 }
 
-/// Calls an operator that gives one tensor, which is written.
+/// Calls an operator that returns one tensor, and writes the result.
 fn called(lowering: &mut Lowering<'_>, name: &str, args: Vec<Arg>, out: usize) -> TractResult<()> {
     let dtype = lowering.dtype(out)?;
     let wire = lowering.caller().tensor(name, args, dtype)?;
     lowering.set(out, wire)
 }
 
-/// A convolution of `[batch, channels, places]` with limits, which may be absent.
+/// Lowers a convolution of `[batch, channels, positions]` with optional limits.
 fn convolution_of_lines(
     lowering: &mut Lowering<'_>,
     args: &[usize],
     out: usize,
 ) -> TractResult<()> {
-    ensure!(args.len() == 9, "{} arguments for 9", args.len());
+    ensure!(
+        args.len() == 9,
+        "wrong number of arguments: got {}, expected 9",
+        args.len()
+    );
     let given = args.iter().map(|&arg| lowering.arg(arg));
     let mut given: Vec<Arg> = given.collect::<TractResult<_>>()?;
     let limits: Vec<Arg> = given.split_off(7).into_iter().map(limit).collect();
@@ -183,12 +192,15 @@ fn convolution_of_lines(
     lowering.set(out, wire)
 }
 
-/// Where the cells of an image lie: column and row of each, moved and multiplied.
+/// Computes the column and row of each cell of an image, shifted and scaled.
 fn grid_priors(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
     let x = lowering.tensor(at(args, 0)?)?;
     let shape = lowering.builder.shape(x.outlet)?;
     let [.., height, width] = shape.as_slice() else {
-        bail!("an image of {} dimensions", shape.len());
+        bail!(
+            "unsupported rank of an image: expected 2 or more, got {}",
+            shape.len()
+        );
     };
     let (height, width) = (height.to_usize()?, width.to_usize()?);
     let stride = lowering.int(at(args, 1)?)?;
@@ -196,7 +208,7 @@ fn grid_priors(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Tract
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
-        reason = "places of an image"
+        reason = "positions in an image"
     )]
     let place = |at: usize| ((at as f64 + offset) * stride as f64) as f32;
     let places = (0..height).flat_map(|row| (0..width).flat_map(move |column| [column, row]));
@@ -206,7 +218,7 @@ fn grid_priors(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Tract
     lowering.set(out, Wire { outlet, dtype })
 }
 
-/// What is no farther from zero than a limit becomes zero.
+/// Sets elements to zero whose absolute value is at most the limit.
 fn hardshrink(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
     #[expect(clippy::cast_possible_truncation, reason = "computed in float32")]
     let limit = lowering.double(at(args, 1)?)? as f32;
@@ -222,7 +234,7 @@ fn hardshrink(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractR
     lowering.set(out, wire)
 }
 
-/// The largest element of each window, without its place.
+/// Computes the maximum of each window, without its position.
 fn max_pool(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
     let dtype = lowering.dtype(out)?;
     let given = args.iter().map(|&arg| lowering.arg(arg));
@@ -232,11 +244,11 @@ fn max_pool(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractRes
     let pooled = lowering.caller().call(name, given, &outs)?;
     match pooled.first() {
         Some(Slot::Tensor(wire)) => lowering.set(out, *wire),
-        _ => bail!("nothing pooled"),
+        _ => bail!("max pooling returned nothing"),
     }
 }
 
-/// A limit; what float32 cannot hold is none.
+/// Converts a clamp limit; a limit outside of float32 means no limit.
 fn limit(arg: Arg) -> Arg {
     match arg {
         Arg::Double(limit) if limit.abs() > f64::from(f32::MAX) => Arg::None,
@@ -250,14 +262,14 @@ fn rms_norm(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractRes
         lowering.tensor(at(args, 1)?)?,
     );
     let Value::Double(epsilon) = lowering.graph.values[at(args, 2)?] else {
-        bail!("no epsilon");
+        bail!("epsilon is not a number");
     };
     let mut caller = lowering.caller();
     let wire = caller.root_mean_square(input, Some(weight), epsilon)?;
     lowering.set(out, wire)
 }
 
-/// All of them.
+/// Returns the names of all operators in this table.
 #[cfg(test)]
 pub(super) fn names() -> Vec<&'static str> {
     let rows = TABLE.iter();

@@ -1,4 +1,4 @@
-//! Operators of language models: attention over what was given, or over caches of keys and values.
+//! Vulkan operators of language models: attention over tensors, or over KV caches.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -9,7 +9,7 @@ use super::args::at;
 use super::{Lowering, Value};
 use crate::tensor::DType;
 
-/// Attention over keys and values `[batch, heads, places, size]`; a mask is added.
+/// Lowers attention over keys and values `[batch, heads, positions, size]`; the mask is added.
 pub(super) fn attention(
     lowering: &mut Lowering<'_>,
     args: &[usize],
@@ -19,7 +19,7 @@ pub(super) fn attention(
     let mask = match lowering.arg(at(args, 3)?)? {
         Arg::None => None,
         Arg::Tensor(wire) => Some(lowering.builder.cast(wire, DType::Float32)?),
-        _ => bail!("a mask that is no tensor"),
+        _ => bail!("the mask is not a tensor"),
     };
     let scale = at(args, 4)?;
     let attention = Attention {
@@ -37,7 +37,7 @@ pub(super) fn attention(
     lowering.set(out, Wire { outlet, dtype })
 }
 
-/// Writes what is given into a cache from a place on: the places of the value, the cache and the place.
+/// Writes a value into a cache, starting at a position. Arguments: value, cache, position.
 pub(super) fn update(
     lowering: &mut Lowering<'_>,
     [given, cache, place]: [usize; 3],
@@ -51,8 +51,10 @@ pub(super) fn update(
     Ok(wire)
 }
 
-/// Attention over caches `[batch, places, heads, size]`. `places` are those of queries, keys, values, first
-/// place, mask, whether it is causal, and scale.
+/// Lowers attention over caches `[batch, positions, heads, size]`.
+///
+/// `places` are the argument positions of queries, keys, values, start position, mask, causal flag
+/// and scale.
 pub(super) fn of_cache(
     lowering: &mut Lowering<'_>,
     args: &[usize],
@@ -63,9 +65,9 @@ pub(super) fn of_cache(
     let given: Vec<Arg> = given.into_iter().collect::<TractResult<_>>()?;
     let Ok([queries, keys, values, first, mask, causal, scale]) = <[Arg; 7]>::try_from(given)
     else {
-        bail!("too few arguments");
+        bail!("missing arguments");
     };
-    // None is as this operator is on a device: causal.
+    // A missing flag means causal, as on the device.
     let causal = match causal {
         Arg::None => Arg::Bool(true),
         other => other,
@@ -86,7 +88,7 @@ pub(super) fn of_cache(
     lowering.set(out, wire)
 }
 
-/// One element of a tensor as a number.
+/// Reads one element of a tensor as a number.
 pub(super) fn number(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
     let x = lowering.tensor(at(args, 0)?)?;
     let given = vec![
@@ -98,7 +100,10 @@ pub(super) fn number(lowering: &mut Lowering<'_>, args: &[usize], out: usize) ->
     let chosen = caller.tensor("aten::select_copy.int_out", given, x.dtype)?;
     let args = vec![chosen.into()];
     let read = caller.call("aten::_local_scalar_dense", args, &[Out::Number])?;
-    let slot = read.into_iter().next().context("nothing read")?;
+    let slot = read
+        .into_iter()
+        .next()
+        .context("reading the element returned nothing")?;
     lowering.slots.insert(out, slot);
     Ok(())
 }

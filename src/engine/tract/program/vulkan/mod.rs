@@ -1,7 +1,7 @@
-//! Vulkan's graphs as part of a method's: calls by name, through the table of operators.
+//! Lowers graphs of the Vulkan delegate: calls of operators by name, through the operator table.
 //!
-//! Layouts on a GPU mean nothing here, and sizes in the file are those of the export: shapes follow from the
-//! inputs. What a graph holds in float16 is computed in float32, or rounded where the graph rounds
+//! GPU memory layouts are ignored. Sizes in the file are those of the export, so shapes follow from
+//! the inputs instead. float16 values are computed in float32, or rounded wherever the graph rounds
 //! ([`Rounding`]).
 
 mod args;
@@ -26,7 +26,7 @@ use crate::model::executorch::body::ByteRange;
 use crate::model::executorch::vulkan::{Call, Graph, Value};
 use crate::tensor::DType;
 
-/// A graph that is being lowered.
+/// A graph being lowered.
 struct Lowering<'g> {
     graph: &'g Graph,
     weights: &'g Weights,
@@ -35,7 +35,7 @@ struct Lowering<'g> {
     slots: HashMap<usize, Slot>,
 }
 
-/// The names of a payload's operators that cannot be lowered.
+/// Returns the names of a payload's unsupported operators.
 pub(super) fn missing(weights: &Weights, payload: ByteRange) -> Result<BTreeSet<String>, Failure> {
     let graph = read(weights, payload)?;
     let names = graph.calls.iter().map(|call| call.name.as_str());
@@ -53,7 +53,7 @@ fn is_known(name: &str) -> bool {
     fused::find(name).is_some() || names::of_table(name).is_some()
 }
 
-/// Lowers the call of a payload's graph with these arguments: its inputs, then its outputs.
+/// Lowers the call of a payload's graph. The arguments are its inputs, then its outputs.
 pub(super) fn lower(
     frame: &mut Frame<'_>,
     scope: &str,
@@ -111,16 +111,16 @@ pub(super) fn lower(
     Ok(())
 }
 
-/// A constant that calls write to: it is kept from run to run.
+/// A constant that calls write to, and that is kept between runs.
 struct Cache {
     value: usize,
-    /// Its place among the states.
+    /// Its index among the method's values and states.
     place: usize,
-    /// What it holds before this run.
+    /// Its content before this run.
     wire: Wire,
 }
 
-/// The constants of a graph that are kept from run to run.
+/// Returns the constants of a graph that are kept between runs.
 fn kept(frame: &mut Frame<'_>, scope: &str, graph: &Graph) -> TractResult<Vec<Cache>> {
     let mut caches: Vec<Cache> = Vec::new();
     for call in &graph.calls {
@@ -130,13 +130,14 @@ fn kept(frame: &mut Frame<'_>, scope: &str, graph: &Graph) -> TractResult<Vec<Ca
                 continue;
             }
             let Value::Tensor(tensor) = &graph.values[value] else {
-                bail!("value {value} is no tensor");
+                bail!("value {value} is not a tensor");
             };
-            // What is given to the graph is kept, or not, by who gives it.
+            // A cache that is passed in belongs to the caller, who decides whether it is kept.
             let Some(data) = &tensor.data else {
-                bail!("a cache that the graph does not keep itself is not supported");
+                bail!("unsupported cache outside of the graph");
             };
-            let stored = DType::from_element(&tensor.element).context("a dtype without tensors")?;
+            let stored =
+                DType::from_element(&tensor.element).context("unsupported dtype of a tensor")?;
             let dtype = frame.rounding.held(stored);
             let initial = frame.weights.constant(data, stored, &tensor.dims);
             let initial = initial.map_err(|failure| format_err!("{}", failure.reason))?;
@@ -149,7 +150,8 @@ fn kept(frame: &mut Frame<'_>, scope: &str, graph: &Graph) -> TractResult<Vec<Ca
 }
 
 impl Lowering<'_> {
-    /// Inputs as the graph has them: its integers are shorter than the method's.
+    /// Reads the inputs, converted to the graph's integer dtypes, which are narrower than the
+    /// method's.
     fn inputs(&mut self) -> TractResult<()> {
         for id in self.graph.inputs.clone() {
             if let Some(Slot::Tensor(wire)) = self.slots.get(&id).cloned() {
@@ -160,18 +162,18 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The dtype that a tensor is held in.
+    /// Returns the dtype in which a tensor is stored.
     fn dtype(&self, value: usize) -> TractResult<DType> {
         let Value::Tensor(tensor) = &self.graph.values[value] else {
-            bail!("value {value} is no tensor");
+            bail!("value {value} is not a tensor");
         };
         let dtype = DType::from_element(&tensor.element);
-        let dtype =
-            dtype.with_context(|| format!("there are no {} tensors", tensor.element.name()))?;
+        let dtype = dtype
+            .with_context(|| format!("unsupported dtype of a tensor: {}", tensor.element.name()))?;
         Ok(self.rounding.held(dtype))
     }
 
-    /// What a value is now.
+    /// Returns the current content of a value.
     fn slot(&mut self, value: usize) -> TractResult<Slot> {
         if let Some(slot) = self.slots.get(&value) {
             return Ok(slot.clone());
@@ -183,7 +185,8 @@ impl Lowering<'_> {
         let Some(data) = &tensor.data else {
             bail!("value {value} is read before it is computed");
         };
-        let stored = DType::from_element(&tensor.element).context("a dtype without tensors")?;
+        let stored =
+            DType::from_element(&tensor.element).context("unsupported dtype of a tensor")?;
         let read = self.weights.constant(data, stored, &tensor.dims);
         let read = read.map_err(|failure| format_err!("{}", failure.reason))?;
         let dtype = self.dtype(value)?;
@@ -195,18 +198,18 @@ impl Lowering<'_> {
     fn tensor(&mut self, value: usize) -> TractResult<Wire> {
         match self.slot(value)? {
             Slot::Tensor(wire) => Ok(wire),
-            _ => bail!("value {value} is no tensor"),
+            _ => bail!("value {value} is not a tensor"),
         }
     }
 
-    /// The elements of a constant, which may have passed through operators that do not change it.
+    /// Returns the elements of a constant, also through operators that leave it unchanged.
     fn known(&mut self, value: usize) -> TractResult<Arc<Tensor>> {
         let wire = self.tensor(value)?;
         let known = self.builder.known(wire.outlet)?;
-        known.with_context(|| format!("value {value} is no constant"))
+        known.with_context(|| format!("value {value} is not a constant"))
     }
 
-    /// A value as an argument.
+    /// Returns a value as an argument.
     fn arg(&mut self, value: usize) -> TractResult<Arg> {
         Ok(match &self.graph.values[value] {
             Value::Null => Arg::None,
@@ -226,12 +229,12 @@ impl Lowering<'_> {
                 Slot::Number(number) => Arg::Number(number),
                 Slot::Double(double) => Arg::Double(double),
                 Slot::Bool(bool) => Arg::Bool(bool),
-                Slot::Null | Slot::Text(_) => bail!("value {value} is no number"),
+                Slot::Null | Slot::Text(_) => bail!("value {value} is not a number"),
             },
         })
     }
 
-    /// A list of values: sizes, or tensors of which some may be none.
+    /// Returns a list of values: sizes, or tensors of which some may be absent.
     fn list(&mut self, values: &[usize]) -> TractResult<Arg> {
         let graph = self.graph;
         let is_size =
@@ -241,7 +244,7 @@ impl Lowering<'_> {
                 Value::Int(int) => Ok(int.to_dim()),
                 _ => match self.slot(value)? {
                     Slot::Int(dim) => Ok(dim),
-                    _ => bail!("value {value} is only known when the program runs"),
+                    _ => bail!("value {value} is known only at run time"),
                 },
             });
             return Ok(Arg::Ints(sizes.collect::<TractResult<_>>()?));
@@ -253,7 +256,7 @@ impl Lowering<'_> {
         Ok(Arg::Optional(tensors.collect::<TractResult<_>>()?))
     }
 
-    /// What calls are made with.
+    /// Returns the context for calling operators of the table.
     fn caller(&mut self) -> Caller<'_, '_> {
         Caller {
             builder: self.builder,
@@ -264,13 +267,13 @@ impl Lowering<'_> {
     /// Lowers one call.
     fn call(&mut self, call: &Call) -> TractResult<()> {
         let Some((&result, args)) = call.args.split_last() else {
-            bail!("a call without a result");
+            bail!("a call has no result");
         };
         if let Some(lower) = fused::find(&call.name) {
             return lower(self, args, result);
         }
         let Some((name, most)) = names::of_table(&call.name) else {
-            bail!("not supported");
+            bail!("unsupported operator");
         };
         let args = args.iter().take(most).map(|&arg| self.arg(arg));
         let args: Vec<Arg> = args
@@ -295,7 +298,7 @@ impl Lowering<'_> {
         let given = self.caller().call(&name, args, &outs)?;
         ensure!(
             given.len() == results.len(),
-            "{} results for {}",
+            "wrong number of results: got {}, expected {}",
             given.len(),
             results.len()
         );
@@ -303,7 +306,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Writes a tensor, as the dtype it is held in.
+    /// Writes a tensor, cast to its stored dtype.
     fn set(&mut self, value: usize, wire: Wire) -> TractResult<()> {
         let dtype = self.dtype(value)?;
         let wire = self.builder.cast(wire, dtype)?;
@@ -312,7 +315,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Lists without gaps are plain lists.
+/// Converts a list without absent tensors to a plain list.
 fn tensors(arg: Arg) -> Arg {
     match arg {
         Arg::Optional(wires) if wires.iter().all(Option::is_some) => {
@@ -322,20 +325,20 @@ fn tensors(arg: Arg) -> Arg {
     }
 }
 
-/// Whether an operator gives a list of tensors, and not several.
+/// Returns whether an operator's result is one list of tensors, and not several tensors.
 fn is_list(name: &str) -> bool {
     ["aten::split", "aten::unbind", "aten::chunk"]
         .iter()
         .any(|begin| name.starts_with(begin))
 }
 
-/// The names of operators that are not the table's.
+/// Returns the names of the operators with their own lowering.
 #[cfg(test)]
 pub(super) fn names() -> Vec<&'static str> {
     fused::names()
 }
 
-/// The names of a payload's operators.
+/// Returns the names of a payload's operators.
 #[cfg(test)]
 pub(super) fn met(weights: &Weights, payload: ByteRange) -> Vec<String> {
     let graph = read(weights, payload).expect("fixtures can be read");

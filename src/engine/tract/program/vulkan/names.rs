@@ -1,11 +1,13 @@
-//! Names of the operators in Vulkan's graphs, and what they are called in the table.
+//! Maps operator names in Vulkan graphs to names in the operator table.
 //!
-//! A graph has functional names (`aten.add.Tensor`), the table those of variants with outputs
-//! (`aten::add.out`). Arguments are the same but for dtypes and layouts, which the latter do not have.
+//! A graph uses functional names (`aten.add.Tensor`). The table uses the out variants
+//! (`aten::add.out`). Their arguments are the same, except that out variants have no dtypes and
+//! layouts.
 
 use super::super::operators;
 
-/// Functional names with a name of their own in the table, and how many of their arguments it takes.
+/// Functional names that the naming rule does not cover: the name in the table, and the number of
+/// arguments there.
 const OTHERWISE: &[(&str, &str, usize)] = &[
     ("aten.any.default", "aten::any.all_out", 1),
     ("aten.all.default", "aten::all.all_out", 1),
@@ -42,7 +44,8 @@ const OTHERWISE: &[(&str, &str, usize)] = &[
     ("lt", "executorch_prim::lt.Scalar", 2),
 ];
 
-/// What an operator is called in the table, and how many arguments it takes there; nothing if it is not there.
+/// Returns the name in the operator table and the number of arguments there, or `None` for
+/// unsupported operators.
 pub(super) fn of_table(name: &str) -> Option<(String, usize)> {
     let otherwise = OTHERWISE.iter().find(|(known, ..)| *known == name);
     if let Some((_, full, count)) = otherwise {

@@ -1,8 +1,9 @@
-//! Operators with quantised weights. Weights are real numbers here; what the graph rounds is rounded.
+//! Vulkan operators with quantised weights. Weights become real numbers; values are rounded where
+//! the graph rounds.
 //!
-//! Layouts are those that the exporter writes (`vulkan/_passes` and `vulkan/patterns` of ExecuTorch 1.5):
-//! convolutions' weights lie in rows of kernel height, width, channels; the last are filled up to a multiple
-//! of four.
+//! Layouts are those of the exporter (`vulkan/_passes` and `vulkan/patterns` of ExecuTorch 1.5).
+//! Weights of convolutions are rows of kernel height, width and channels. Each row is padded to a
+//! multiple of four.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
@@ -15,7 +16,7 @@ use super::{Lowering, Value};
 use crate::engine::tract::kernel::Kernel;
 use crate::tensor::DType;
 
-/// Scale and zero point of what is rounded to eight bits.
+/// Scale and zero point of a value rounded to 8 bits.
 #[derive(Clone, Copy)]
 struct Steps {
     scale: f64,
@@ -28,7 +29,7 @@ impl Lowering<'_> {
             Value::Double(double) => Ok(double),
             #[expect(clippy::cast_precision_loss, reason = "a small number")]
             Value::Int(int) => Ok(int as f64),
-            _ => bail!("value {value} is no number"),
+            _ => bail!("value {value} is not a number"),
         }
     }
 
@@ -36,7 +37,7 @@ impl Lowering<'_> {
         match self.graph.values[value] {
             Value::Int(int) => Ok(int),
             Value::Bool(bool) => Ok(bool.into()),
-            _ => bail!("value {value} is no integer"),
+            _ => bail!("value {value} is not an integer"),
         }
     }
 
@@ -47,7 +48,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// Elements of a constant as floats, and its shape.
+    /// Returns the elements of a constant as floats, and its shape.
     pub(super) fn floats(&mut self, value: usize) -> TractResult<(Vec<f32>, Vec<usize>)> {
         let known = self.known(value)?;
         let floats = known.cast_to::<f32>()?;
@@ -55,7 +56,7 @@ impl Lowering<'_> {
         Ok((floats, known.shape().to_vec()))
     }
 
-    /// The first elements of a bias, if there is one.
+    /// Returns the first elements of a bias, if it is present.
     pub(super) fn bias(&mut self, value: usize, count: usize) -> TractResult<Option<Arc<Tensor>>> {
         if matches!(self.graph.values[value], Value::Null) {
             return Ok(None);
@@ -63,13 +64,13 @@ impl Lowering<'_> {
         let (floats, _) = self.floats(value)?;
         ensure!(
             floats.len() >= count,
-            "a bias of {} for {count}",
+            "bias too short: got {}, expected {count}",
             floats.len()
         );
         Ok(Some(Arc::new(tensor1(&floats[..count]))))
     }
 
-    /// A quantised tensor as the numbers it stands for.
+    /// Dequantises a tensor.
     fn real(&mut self, value: usize, steps: Steps) -> TractResult<Wire> {
         let wire = self.tensor(value)?;
         let args = quantization(wire, steps);
@@ -77,7 +78,7 @@ impl Lowering<'_> {
         self.caller().tensor(name, args, DType::Float32)
     }
 
-    /// The numbers that a tensor stands for in eight bits, to which floats are rounded first.
+    /// Returns a tensor's 8-bit values as real numbers. Floats are rounded to 8 bits first.
     pub(super) fn stepped(&mut self, args: &[usize], place: usize) -> TractResult<Wire> {
         let value = at(args, 0)?;
         let steps = self.steps(args, place)?;
@@ -94,7 +95,7 @@ impl Lowering<'_> {
         self.caller().tensor(name, args, DType::Float32)
     }
 
-    /// Rounds a result to eight bits.
+    /// Rounds a result to 8 bits and writes it.
     fn rounded(&mut self, out: usize, wire: Wire, steps: Steps) -> TractResult<()> {
         let args = quantization(wire, steps);
         let name = "quantized_decomposed::quantize_per_tensor.out";
@@ -104,19 +105,19 @@ impl Lowering<'_> {
 
     fn activated(&mut self, wire: Wire, activation: usize) -> TractResult<Wire> {
         let Value::Text(name) = &self.graph.values[activation] else {
-            bail!("no activation");
+            bail!("the name of the activation is missing");
         };
         match name.as_str() {
             "none" => Ok(wire),
             "relu" => self
                 .caller()
                 .tensor("aten::relu.out", vec![wire.into()], DType::Float32),
-            other => bail!("the activation `{other}` is not supported"),
+            other => bail!("unsupported activation `{other}`"),
         }
     }
 }
 
-/// The arguments of a conversion from or to eight bits.
+/// Returns the arguments of a conversion from or to 8 bits.
 fn quantization(wire: Wire, steps: Steps) -> Vec<Arg> {
     vec![
         wire.into(),
@@ -137,19 +138,24 @@ pub(super) fn constant(
     Ok(builder.constant(Arc::new(tensor), DType::Float32)?.outlet)
 }
 
-/// Weights of four bits as floats: `[out, in / 2]` bytes, the even column in the lower half,
-/// 8 more than they are. The scale of a place is `scales(row, group)`.
+/// Unpacks 4-bit weights to floats.
+///
+/// Bytes are `[out, in / 2]`. The low half of a byte is the even column, and codes are stored plus
+/// 8. The scale of an element is `scales(row, group)`.
 fn four_bits(
     (bytes, shape): &(Vec<f32>, Vec<usize>),
     group: usize,
     scales: impl Fn(usize, usize) -> Option<f32>,
 ) -> TractResult<Vec<f32>> {
     let &[_, half] = shape.as_slice() else {
-        bail!("weights of {} dimensions", shape.len());
+        bail!(
+            "unsupported rank of weights: expected 2, got {}",
+            shape.len()
+        );
     };
     ensure!(
         group > 0 && half > 0,
-        "groups of {group} in rows of {half} bytes"
+        "invalid weight groups: size {group}, rows of {half} bytes"
     );
     let mut weights = Vec::with_capacity(bytes.len() * 2);
     for (row, bytes) in bytes.chunks(half).enumerate() {
@@ -162,7 +168,8 @@ fn four_bits(
             let byte = *byte as u8;
             let (low, high) = (byte & 15, byte >> 4);
             for (odd, bits) in [low, high].into_iter().enumerate() {
-                let scale = scales(row, (2 * place + odd) / group).context("too few scales")?;
+                let scale =
+                    scales(row, (2 * place + odd) / group).context("too few scales of weights")?;
                 weights.push((f32::from(bits) - 8.0) * scale);
             }
         }
@@ -170,9 +177,11 @@ fn four_bits(
     Ok(weights)
 }
 
-/// A linear layer with weights of four bits, a scale for each group of a row. `places` are those of input,
-/// weights, scales `[groups, out]`, size of a group and bias; `rows` those of the scales and zero points
-/// by which rows of the input are rounded to eight bits.
+/// Lowers a linear layer with 4-bit weights, which have a scale for each group of a row.
+///
+/// `places` are the argument positions of input, weights, scales `[groups, out]`, group size and
+/// bias. `rows` are the positions of the scales and zero points by which input rows are rounded to
+/// 8 bits.
 pub(super) fn linear4(
     lowering: &mut Lowering<'_>,
     args: &[usize],
@@ -185,7 +194,10 @@ pub(super) fn linear4(
     let weights = lowering.floats(weights?)?;
     let (scales, of_scales) = lowering.floats(scales?)?;
     let &[_, count] = of_scales.as_slice() else {
-        bail!("scales of {} dimensions", of_scales.len());
+        bail!(
+            "unsupported rank of scales: expected 2, got {}",
+            of_scales.len()
+        );
     };
     let weights_shape = [weights.1[0], weights.1.get(1).copied().unwrap_or(0) * 2];
     let weights = four_bits(&weights, group, |row, group| {
@@ -207,7 +219,7 @@ pub(super) fn linear4(
     lowering.set(out, Wire { outlet, dtype })
 }
 
-/// A product with the rows of a matrix; columns that fill it up beyond the input's are left out.
+/// Multiplies by the rows of a matrix, without its padding columns beyond the input's size.
 pub(super) fn linear(
     lowering: &mut Lowering<'_>,
     wire: Wire,
@@ -217,7 +229,10 @@ pub(super) fn linear(
     let input = builder.cast(wire, DType::Float32)?.outlet;
     let shape = builder.shape(input)?;
     let rank = shape.len();
-    ensure!((1..=6).contains(&rank), "a product of {rank} dimensions");
+    ensure!(
+        (1..=6).contains(&rank),
+        "unsupported rank of a linear layer's input: expected 1 to 6, got {rank}"
+    );
     let weights = builder.slice(weights, 1, 0, shape[rank - 1].clone())?;
     let lead = &"abcdef"[..rank - 1];
     einsum(
@@ -228,7 +243,7 @@ pub(super) fn linear(
     )
 }
 
-/// Rows rounded to eight bits, as the numbers that these stand for.
+/// Rounds rows to 8 bits and returns them as real numbers.
 fn by_rows(lowering: &mut Lowering<'_>, wire: Wire, scale: Wire, zero: Wire) -> TractResult<Wire> {
     let builder = &mut *lowering.builder;
     let input = builder.cast(wire, DType::Float32)?.outlet;
@@ -249,7 +264,7 @@ fn by_rows(lowering: &mut Lowering<'_>, wire: Wire, scale: Wire, zero: Wire) -> 
             let rows = view.as_slice_mut::<f32>()?.chunks_mut(row);
             ensure!(
                 rows.len() == scales.len() && scales.len() == zeros.len(),
-                "{} rows, {} scales",
+                "numbers of rows, scales and zero points differ: {} rows, {} scales",
                 rows.len(),
                 scales.len()
             );
@@ -264,21 +279,19 @@ fn by_rows(lowering: &mut Lowering<'_>, wire: Wire, scale: Wire, zero: Wire) -> 
     )
 }
 
-/// Scale and zero point of each row: 255 steps between its extremes, 0 among them
-/// (`torchao.choose_qparams_affine`, asymmetric).
+/// Computes scale and zero point of each row: 255 steps over a range that includes 0.
+///
+/// Matches `torchao.choose_qparams_affine`, asymmetric.
 pub(super) fn choose(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
     let mapping = at(args, 1)?;
     let Value::Text(mapping) = &lowering.graph.values[mapping] else {
-        bail!("no kind of mapping");
+        bail!("the mapping is missing");
     };
-    ensure!(
-        mapping == "ASYMMETRIC",
-        "the mapping {mapping} is not supported"
-    );
+    ensure!(mapping == "ASYMMETRIC", "unsupported mapping `{mapping}`");
     let limits = [lowering.int(at(args, 4)?)?, lowering.int(at(args, 5)?)?];
     ensure!(
         limits == [-128, 127],
-        "codes of {limits:?} are not supported"
+        "unsupported range of codes: {limits:?}"
     );
     let epsilon = match lowering.graph.values[at(args, 6)?] {
         #[expect(clippy::cast_possible_truncation, reason = "computed in float32")]
@@ -286,16 +299,19 @@ pub(super) fn choose(lowering: &mut Lowering<'_>, args: &[usize], out: usize) ->
         _ => f32::EPSILON,
     };
     let Value::Values(results) = &lowering.graph.values[out] else {
-        bail!("one result for two");
+        bail!("expected two results, got one");
     };
     let &[scales, zeros] = results.as_slice() else {
-        bail!("{} results for two", results.len());
+        bail!(
+            "wrong number of results: got {}, expected two",
+            results.len()
+        );
     };
     let input = lowering.tensor(at(args, 0)?)?;
     let input = lowering.builder.cast(input, DType::Float32)?.outlet;
     let shape = lowering.builder.shape(input)?;
     let Some((_, lead)) = shape.split_last() else {
-        bail!("rows of a number");
+        bail!("the input has no dimensions");
     };
     let facts = tvec!(f32::fact(lead), f32::fact(lead));
     let kernel = Kernel::new("ChooseRows", facts, move |inputs| {
@@ -318,7 +334,7 @@ pub(super) fn choose(lowering: &mut Lowering<'_>, args: &[usize], out: usize) ->
     Ok(())
 }
 
-/// The scale and the zero point of a row.
+/// Computes the scale and zero point of a row.
 fn of_row(row: &[f32], epsilon: f32) -> [f32; 2] {
     let (low, high) = row.iter().fold((0.0_f32, 0.0_f32), |(low, high), x| {
         (low.min(*x), high.max(*x))
@@ -328,7 +344,7 @@ fn of_row(row: &[f32], epsilon: f32) -> [f32; 2] {
     [scale, zero.clamp(-128.0, 127.0)]
 }
 
-/// Weights of eight bits, `[out, ..]`, as the numbers they stand for: a scale for each of the first dimension.
+/// Dequantises 8-bit weights `[out, ..]`, with a scale for each row.
 pub(super) fn eight_bits(
     (codes, shape): (Vec<f32>, Vec<usize>),
     scales: &[f32],
@@ -336,7 +352,7 @@ pub(super) fn eight_bits(
     let rows = shape.first().copied().unwrap_or(0);
     ensure!(
         rows > 0 && scales.len() >= rows,
-        "{} scales for {rows} rows",
+        "too few scales: got {} for {rows} rows",
         scales.len()
     );
     let row = codes.len() / rows;
@@ -345,7 +361,7 @@ pub(super) fn eight_bits(
     Ok((values.collect(), shape))
 }
 
-/// The product of a layer with rows of eight bits: weights at 3, scales at 5.
+/// Computes a linear layer on 8-bit rows. Weights are argument 3, scales argument 5.
 fn product8(
     lowering: &mut Lowering<'_>,
     args: &[usize],
@@ -367,7 +383,7 @@ fn product8(
     Ok(Wire { outlet, dtype })
 }
 
-/// A layer that takes and gives eight bits.
+/// Lowers a linear layer with 8-bit input and output.
 pub(super) fn linear8(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
     let steps = lowering.steps(args, 1)?;
     let wire = lowering.real(at(args, 0)?, steps)?;
@@ -377,18 +393,18 @@ pub(super) fn linear8(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -
     lowering.rounded(out, wire, steps)
 }
 
-/// Kinds of convolutions, by how their weights lie.
+/// Layouts of convolution weights.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Rows of kernel height, width, channels, filled up at their ends.
+    /// Rows of kernel height, width, channels, padded at their ends.
     General,
     /// `[height, width, channels]`.
     Depthwise,
-    /// As general ones, a row for each channel of the output; convolves backwards.
+    /// The general layout, with a row for each output channel, of a transposed convolution.
     Transposed,
 }
 
-/// A convolution that takes and gives eight bits.
+/// Lowers a convolution with 8-bit input and output.
 pub(super) fn convolution(
     lowering: &mut Lowering<'_>,
     args: &[usize],
@@ -396,11 +412,11 @@ pub(super) fn convolution(
     kind: Kind,
 ) -> TractResult<()> {
     let transposed = kind == Kind::Transposed;
-    // Only what convolves backwards says how much larger its output is, behind the padding.
+    // Only transposed convolutions have an extra output size, after the padding.
     let (wanted, behind) = if transposed { (16, 13) } else { (15, 12) };
     ensure!(
         args.len() == wanted,
-        "{} arguments for {wanted}",
+        "wrong number of arguments: got {}, expected {wanted}",
         args.len()
     );
     let (dilation, groups_at, activation) = (args[behind], args[behind + 1], args[behind + 2]);
@@ -409,10 +425,13 @@ pub(super) fn convolution(
     let (mut scales, _) = lowering.floats(args[5])?;
     let codes = lowering.floats(args[3])?;
     let Value::Ints(kernel) = &lowering.graph.values[args[9]] else {
-        bail!("no size of a kernel");
+        bail!("the kernel size is missing");
     };
     let &[height, width] = kernel.as_slice() else {
-        bail!("a kernel of {} dimensions", kernel.len());
+        bail!(
+            "unsupported rank of a kernel: expected 2, got {}",
+            kernel.len()
+        );
     };
     let (height, width) = (usize::try_from(height)?, usize::try_from(width)?);
     let groups = usize::try_from(lowering.int(groups_at)?)?.max(1);
@@ -422,18 +441,18 @@ pub(super) fn convolution(
         let channels = lowering.builder.shape(wire.outlet)?;
         ensure!(
             channels.len() == 4,
-            "a convolution of {} dimensions",
+            "unsupported rank of a convolution: expected 4, got {}",
             channels.len()
         );
         rows_of_general(codes, [height, width, channels[1].to_usize()? / groups])?
     };
     let rows = codes.1[0];
     if transposed && groups > 1 {
-        // Scales are those of a group's rows, the same for every group.
+        // Scales belong to the rows of one group and are the same for all groups.
         let each = rows / groups;
         ensure!(
             each > 0 && scales.len() >= each,
-            "{} scales for {each} rows",
+            "too few scales: got {} for {each} rows",
             scales.len()
         );
         scales = (0..rows).map(|row| scales[row % each]).collect();
@@ -477,7 +496,7 @@ pub(super) fn convolution(
     lowering.rounded(out, wire, steps)
 }
 
-/// Weights `[out, in / groups, height, width]` as `[in, out / groups, height, width]`.
+/// Reorders weights `[out, in / groups, height, width]` to `[in, out / groups, height, width]`.
 fn turned(
     builder: &mut Builder,
     weights: OutletId,
@@ -485,11 +504,14 @@ fn turned(
     groups: usize,
 ) -> TractResult<OutletId> {
     let &[rows, channels, height, width] = shape else {
-        bail!("weights of {} dimensions", shape.len());
+        bail!(
+            "unsupported rank of weights: expected 4, got {}",
+            shape.len()
+        );
     };
     ensure!(
         rows.is_multiple_of(groups),
-        "{rows} channels in {groups} groups"
+        "{rows} channels are not divisible by {groups} groups"
     );
     let dims = |sizes: &[usize]| sizes.iter().map(ToDim::to_dim).collect::<Vec<TDim>>();
     let split = [groups, rows / groups, channels, height, width];
@@ -499,12 +521,15 @@ fn turned(
     builder.reshape(weights, &dims(&joined))
 }
 
-/// `[height, width, channels]` as `[channels, 1, height, width]`.
+/// Reorders weights `[height, width, channels]` to `[channels, 1, height, width]`.
 fn rows_of_depthwise(
     (codes, shape): (Vec<f32>, Vec<usize>),
 ) -> TractResult<(Vec<f32>, Vec<usize>)> {
     let &[height, width, channels] = shape.as_slice() else {
-        bail!("weights of {} dimensions", shape.len());
+        bail!(
+            "unsupported rank of weights: expected 3, got {}",
+            shape.len()
+        );
     };
     let mut rows = Vec::with_capacity(codes.len());
     for channel in 0..channels {
@@ -513,18 +538,21 @@ fn rows_of_depthwise(
     Ok((rows, vec![channels, 1, height, width]))
 }
 
-/// Rows in the order height, width, channels as `[out, channels, height, width]`.
+/// Reorders rows of height, width, channels to `[out, channels, height, width]`.
 fn rows_of_general(
     (codes, shape): (Vec<f32>, Vec<usize>),
     [height, width, channels]: [usize; 3],
 ) -> TractResult<(Vec<f32>, Vec<usize>)> {
     let &[count, stored] = shape.as_slice() else {
-        bail!("weights of {} dimensions", shape.len());
+        bail!(
+            "unsupported rank of weights: expected 2, got {}",
+            shape.len()
+        );
     };
     let area = height * width;
     ensure!(
         area * channels <= stored && stored > 0,
-        "rows of {stored} for {height}x{width} of {channels} channels"
+        "weight rows too short: {stored} for {height}x{width} of {channels} channels"
     );
     let mut rows = Vec::with_capacity(count * area * channels);
     for row in codes.chunks(stored) {
@@ -535,7 +563,7 @@ fn rows_of_general(
     Ok((rows, vec![count, channels, height, width]))
 }
 
-/// A sum of two numbers in eight bits, the second one multiplied.
+/// Adds two 8-bit tensors; the second one is multiplied by a factor.
 pub(super) fn add(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
     let steps = lowering.steps(args, 2)?;
     let a = lowering.real(at(args, 0)?, steps)?;
@@ -552,7 +580,7 @@ pub(super) fn add(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> Tr
     lowering.rounded(out, Wire { outlet, dtype }, steps)
 }
 
-/// What is negative becomes zero, in eight bits.
+/// Sets negative 8-bit values to zero.
 pub(super) fn relu(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
     let steps = lowering.steps(args, 1)?;
     let wire = lowering.real(at(args, 0)?, steps)?;
@@ -564,7 +592,7 @@ pub(super) fn relu(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> T
     lowering.rounded(out, wire, steps)
 }
 
-/// Channels as pixels, in eight bits; of the output's scale the reciprocal is given.
+/// Lowers an 8-bit pixel shuffle. The output's scale is passed as its reciprocal.
 pub(super) fn pixel_shuffle(
     lowering: &mut Lowering<'_>,
     args: &[usize],

@@ -1,4 +1,4 @@
-//! Rotary positions: pairs of numbers turned by angles whose cosines and sines are given.
+//! Vulkan rotary embeddings: rotate pairs of numbers by angles given as cosines and sines.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -8,16 +8,18 @@ use super::args::at;
 use super::{Lowering, Value};
 use crate::tensor::DType;
 
-/// How rows `[batch, place, head, size]` are turned by `[place, head or 1, number]`.
+/// Rotation of rows `[batch, position, head, size]` by angles `[position, head or 1, number]`.
 #[derive(Clone, Copy)]
 struct Turn {
-    /// How many numbers of a row are turned.
+    /// Number of elements of a row that are rotated.
     size: usize,
-    /// Whether neighbours are pairs, with an angle each; else both halves are, with two.
+    /// Whether neighbours form pairs, with one angle each. Otherwise element i pairs with element i
+    /// of the second half, each with its own angle.
     neighbours: bool,
 }
 
-/// Queries and keys whose neighbours are pairs; angles `[place, pair]` or `[place, head, pair]`.
+/// Rotates queries and keys by neighbouring pairs; angles are `[position, pair]` or `[position,
+/// head, pair]`.
 pub(super) fn of_neighbours(
     lowering: &mut Lowering<'_>,
     args: &[usize],
@@ -39,7 +41,7 @@ pub(super) fn of_neighbours(
     Ok(())
 }
 
-/// Queries and keys whose halves are pairs; angles are those of a table from a place on.
+/// Rotates queries and keys by halves; angles are rows of a table, starting at a position.
 pub(super) fn of_halves(
     lowering: &mut Lowering<'_>,
     args: &[usize],
@@ -47,7 +49,10 @@ pub(super) fn of_halves(
 ) -> TractResult<()> {
     let x = lowering.tensor(at(args, 0)?)?;
     let shape = lowering.builder.shape(x.outlet)?;
-    let count = shape.get(1).cloned().context("rows of one dimension")?;
+    let count = shape
+        .get(1)
+        .cloned()
+        .context("the input of a rotary embedding has only one dimension")?;
     let first = lowering.arg(at(args, 4)?)?;
     let mut angles = Vec::new();
     for place in [2, 3] {
@@ -63,7 +68,7 @@ pub(super) fn of_halves(
         angles.push(by_head(lowering, rows)?);
     }
     let &[cos, sin] = angles.as_slice() else {
-        bail!("no angles");
+        bail!("the angles are missing");
     };
     let size = width(lowering, cos)?;
     for (place, result) in both(lowering, out)?.into_iter().enumerate() {
@@ -78,14 +83,18 @@ pub(super) fn of_halves(
     Ok(())
 }
 
-/// Rows `[batch, place, size]` whose neighbours are pairs; angles are pairs of cosine and sine.
+/// Rotates rows `[batch, position, size]` by neighbouring pairs; angles are pairs of cosine and
+/// sine.
 pub(super) fn of_pairs(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
     let x = lowering.tensor(at(args, 0)?)?;
     let table = lowering.tensor(at(args, 1)?)?;
     let builder = &mut *lowering.builder;
     let shape = builder.shape(x.outlet)?;
     let [_, places, size] = shape.as_slice() else {
-        bail!("rows of {} dimensions", shape.len());
+        bail!(
+            "unsupported rank of a rotary embedding: expected 3, got {}",
+            shape.len()
+        );
     };
     let size = size.to_usize()?;
     let dims = [places.clone(), 1.to_dim(), (size / 2).to_dim(), 2.to_dim()];
@@ -108,27 +117,36 @@ pub(super) fn of_pairs(lowering: &mut Lowering<'_>, args: &[usize], out: usize) 
     lowering.set(out, wire)
 }
 
-/// Both results of a call.
+/// Returns both results of a call.
 fn both(lowering: &Lowering<'_>, out: usize) -> TractResult<[usize; 2]> {
     match &lowering.graph.values[out] {
         Value::Values(values) => match values.as_slice() {
             &[first, second] => Ok([first, second]),
-            _ => bail!("{} results for two", values.len()),
+            _ => bail!(
+                "wrong number of results: got {}, expected two",
+                values.len()
+            ),
         },
-        _ => bail!("one result for two"),
+        _ => bail!("expected two results, got one"),
     }
 }
 
-/// The size of a row.
+/// Returns the size of a row.
 fn width(lowering: &Lowering<'_>, wire: Wire) -> TractResult<usize> {
     let shape = lowering.builder.shape(wire.outlet)?;
-    Ok(shape.last().context("a number")?.to_usize()?)
+    Ok(shape
+        .last()
+        .context("the input has no dimensions")?
+        .to_usize()?)
 }
 
-/// Angles `[place, number]` with a dimension for heads, if they have none.
+/// Adds a dimension for heads to angles `[position, number]`, if it is missing.
 fn by_head(lowering: &mut Lowering<'_>, angles: Wire) -> TractResult<Wire> {
     let rank = lowering.builder.rank(angles.outlet)?;
-    ensure!((2..=3).contains(&rank), "angles of {rank} dimensions");
+    ensure!(
+        (2..=3).contains(&rank),
+        "unsupported rank of angles: expected 2 or 3, got {rank}"
+    );
     if rank == 3 {
         return Ok(angles);
     }
@@ -146,7 +164,11 @@ impl Turn {
             inputs.push(builder.cast(wire, float)?.outlet);
         }
         let shape = builder.shape(inputs[0])?;
-        ensure!(shape.len() == 4, "rows of {} dimensions", shape.len());
+        ensure!(
+            shape.len() == 4,
+            "unsupported rank of a rotary embedding: expected 4, got {}",
+            shape.len()
+        );
         let wanted = if self.neighbours {
             self.size / 2
         } else {
@@ -158,7 +180,7 @@ impl Turn {
                 of_angles[0] == shape[1]
                     && (of_angles[1].is_one() || of_angles[1] == shape[2])
                     && of_angles[2] == wanted.to_dim(),
-                "angles {of_angles:?} for rows {shape:?}"
+                "angles of shape {of_angles:?} do not match rows of shape {shape:?}"
             );
         }
         builder.kernel("Rotary", float, &shape, &inputs, move |inputs| {
@@ -168,11 +190,14 @@ impl Turn {
 
     fn rows(self, x: &Tensor, cos: &Tensor, sin: &Tensor) -> TractResult<Tensor> {
         let &[_, places, heads, width] = x.shape() else {
-            bail!("rows of {} dimensions", x.rank());
+            bail!(
+                "unsupported rank of a rotary embedding: expected 4, got {}",
+                x.rank()
+            );
         };
         ensure!(
             self.size <= width && self.size.is_multiple_of(2),
-            "{} of {width} numbers are turned",
+            "invalid rotary size {} for rows of {width}",
             self.size
         );
         let (of_heads, count) = (cos.shape()[1], cos.shape()[2]);

@@ -1,4 +1,4 @@
-//! Layers and tables whose weights alone are quantised.
+//! Vulkan layers and embedding tables whose weights alone are quantised.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -8,13 +8,13 @@ use super::args::{at, with_bias};
 use super::quantized::{constant, eight_bits, linear};
 use crate::tensor::DType;
 
-/// A layer with rows of eight bits, a scale for each.
+/// Lowers a linear layer with 8-bit weights and a scale for each row.
 pub(super) fn eight(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
     let wire = lowering.tensor(at(args, 0)?)?;
     product(lowering, wire, [at(args, 1)?, at(args, 2)?], None, out)
 }
 
-/// The same of what is in eight bits, or rounded to them.
+/// Lowers a linear layer with 8-bit weights, on an input in 8 bits or rounded to 8 bits.
 pub(super) fn eight_of_eight(
     lowering: &mut Lowering<'_>,
     args: &[usize],
@@ -36,7 +36,7 @@ fn product(
     let weights = lowering.floats(weights)?;
     ensure!(
         weights.1.len() == 2,
-        "weights of {} dimensions",
+        "unsupported rank of weights: expected 2, got {}",
         weights.1.len()
     );
     let (weights, shape) = eight_bits(weights, &scales)?;
@@ -51,13 +51,16 @@ fn product(
     lowering.set(out, Wire { outlet, dtype })
 }
 
-/// Numbers of four bits, 8 more than they are: rows of bytes, of which one half comes first.
+/// Unpacks 4-bit codes, stored plus 8, from rows of bytes. `high_first` is the order within a byte.
 fn nibbles(
     (bytes, shape): &(Vec<f32>, Vec<usize>),
     high_first: bool,
 ) -> TractResult<(Vec<f32>, [usize; 2])> {
     let &[rows, half] = shape.as_slice() else {
-        bail!("weights of {} dimensions", shape.len());
+        bail!(
+            "unsupported rank of weights: expected 2, got {}",
+            shape.len()
+        );
     };
     let mut numbers = Vec::with_capacity(bytes.len() * 2);
     for byte in bytes {
@@ -74,7 +77,8 @@ fn nibbles(
     Ok((numbers, [rows, half * 2]))
 }
 
-/// A layer with rows of four bits, a scale for each; of a byte the higher half comes first.
+/// Lowers a linear layer with 4-bit weights and a scale for each row; the high half of a byte comes
+/// first.
 pub(super) fn four(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> TractResult<()> {
     let bytes = lowering.floats(at(args, 1)?)?;
     let (numbers, shape) = nibbles(&bytes, true)?;
@@ -87,7 +91,7 @@ pub(super) fn four(lowering: &mut Lowering<'_>, args: &[usize], out: usize) -> T
     lowering.set(out, Wire { outlet, dtype })
 }
 
-/// Rows of a table of four bits, a scale for each group of a row.
+/// Gathers rows of a 4-bit table, with a scale for each group of a row.
 pub(super) fn embedding(
     lowering: &mut Lowering<'_>,
     args: &[usize],
@@ -103,7 +107,7 @@ pub(super) fn embedding(
     let (scales, of_scales) = lowering.floats(at(args, 1)?)?;
     ensure!(
         group > 0 && size.is_multiple_of(group),
-        "groups of {group} in rows of {size}"
+        "rows of size {size} are not divisible into groups of {group}"
     );
     // One scale for all, or one for each group of each row.
     let each = match of_scales.as_slice() {
@@ -113,7 +117,7 @@ pub(super) fn embedding(
     for (place, number) in numbers.iter_mut().enumerate() {
         let (row, column) = (place / size, place % size);
         let scale = scales.get(row * each + if each == 0 { 0 } else { column / group });
-        *number *= scale.context("too few scales")?;
+        *number *= scale.context("too few scales of the table")?;
     }
     let weights = constant(lowering.builder, &[rows, size], &numbers)?;
     let weights = Wire {

@@ -1,8 +1,8 @@
-//! Quantised values as bytes, and the nodes that have arithmetic for them.
+//! Quantised values as bytes, and the nodes that compute on bytes.
 //!
-//! A value on a grid is a tensor of `u8` in the graph whether its numbers are signed or not: what a byte
-//! stands for is in its [`Grid`]. All arithmetic is XNNPACK's, to the last bit. What only moves elements is
-//! the library's own operator, on bytes.
+//! A quantised value is a `u8` tensor in the graph, whether its integers are signed or not; its
+//! [`Grid`] gives the meaning of a byte. All arithmetic matches XNNPACK's, bit for bit. Nodes that
+//! only move elements use tract's own operators on bytes.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::{Pad, PadMode};
@@ -20,7 +20,7 @@ use crate::kernels::{Cpu, Split};
 use crate::model::executorch::xnnpack::{BinaryKind, Pool};
 use crate::tensor::DType;
 
-/// The numbers of a grid that a node's result is held to.
+/// Returns the integers of a grid to which a node's result is clamped.
 pub(super) fn range(grid: Grid, clamp: Option<(f32, f32)>) -> Range {
     let (least, most) = grid.sign.range();
     let Some(real) = limited(clamp) else {
@@ -28,7 +28,7 @@ pub(super) fn range(grid: Grid, clamp: Option<(f32, f32)>) -> Range {
     };
     let place = |x: f32| {
         let place = (f64::from(x) / f64::from(grid.scale)).round_ties_even();
-        #[expect(clippy::cast_possible_truncation, reason = "held to 30 bits")]
+        #[expect(clippy::cast_possible_truncation, reason = "clamped to 30 bits")]
         let place = place.clamp(-1e9, 1e9) as i32;
         (place + grid.zero_point).clamp(least, most)
     };
@@ -39,7 +39,7 @@ pub(super) fn range(grid: Grid, clamp: Option<(f32, f32)>) -> Range {
     }
 }
 
-/// What the bytes of the method's integers are to the program.
+/// Returns the dtype of a grid's integers in the program.
 const fn dtype(grid: Grid) -> DType {
     match grid.sign {
         Sign::Signed => DType::Int8,
@@ -47,8 +47,7 @@ const fn dtype(grid: Grid) -> DType {
     }
 }
 
-/// Wires an operator whose output is of the shape of its inputs, which are all of one shape, and is computed
-/// on the threads of the run.
+/// Adds an operator on the run's threads, whose inputs and output all have the same shape.
 fn filled<F: Datum + Copy, T: Datum + Copy>(
     builder: &mut Builder,
     name: &'static str,
@@ -62,7 +61,7 @@ fn filled<F: Datum + Copy, T: Datum + Copy>(
     builder.wire(kernel, inputs)
 }
 
-/// The method's integers as bytes on a grid, in the order of a delegate's memory.
+/// Converts the method's integers to bytes on a grid, in the order of the delegate's memory.
 pub(super) fn taken(
     builder: &mut Builder,
     wire: Wire,
@@ -81,7 +80,7 @@ pub(super) fn taken(
     }
 }
 
-/// Bytes on a grid as the method's integers.
+/// Converts bytes on a grid to the method's integers.
 pub(super) fn given(builder: &mut Builder, outlet: OutletId, grid: Grid) -> TractResult<Wire> {
     let outlet = match grid.sign {
         Sign::Unsigned => outlet,
@@ -97,7 +96,7 @@ pub(super) fn given(builder: &mut Builder, outlet: OutletId, grid: Grid) -> Trac
     })
 }
 
-/// The numbers that bytes stand for.
+/// Dequantises bytes to real numbers.
 pub(super) fn real(builder: &mut Builder, outlet: OutletId, grid: Grid) -> TractResult<OutletId> {
     let cpu = Cpu::chosen();
     let work =
@@ -105,7 +104,7 @@ pub(super) fn real(builder: &mut Builder, outlet: OutletId, grid: Grid) -> Tract
     filled(builder, "OfGrid", &[outlet], work)
 }
 
-/// Numbers rounded to bytes.
+/// Quantises real numbers to bytes.
 pub(super) fn rounded(
     builder: &mut Builder,
     outlet: OutletId,
@@ -118,7 +117,7 @@ pub(super) fn rounded(
 }
 
 impl Lowering<'_> {
-    /// A value on a grid, as bytes.
+    /// Returns a value as bytes with its grid, if it is quantised.
     pub(super) fn bytes(&self, id: u32) -> TractResult<Option<(OutletId, Grid)>> {
         let Some(Held::Bytes(outlet)) = self.held.get(&id).copied() else {
             return Ok(None);
@@ -126,7 +125,7 @@ impl Lowering<'_> {
         Ok(grid(self.value(id))?.map(|grid| (outlet, grid)))
     }
 
-    /// A value on a grid, and the grid of what is made of it, if both are on one.
+    /// Returns a value with its own grid and the output's grid, if both are quantised.
     fn pair(&self, [input, output]: [u32; 2]) -> TractResult<Option<(OutletId, Grid, Grid)>> {
         let found = (self.bytes(input)?, grid(self.value(output))?);
         let (Some((outlet, from)), Some(to)) = found else {
@@ -135,7 +134,7 @@ impl Lowering<'_> {
         Ok(Some((outlet, from, to)))
     }
 
-    /// Bytes of one grid as those of another, held to a range.
+    /// Requantises bytes from one grid to another, clamped to a range.
     fn regrid(
         &mut self,
         outlet: OutletId,
@@ -158,7 +157,7 @@ impl Lowering<'_> {
         filled(self.builder, "ClampBytes", &[outlet], work)
     }
 
-    /// A value that only moved, as `how` says; whether it is bytes.
+    /// Lowers a node that only moves elements, with `how`. Returns whether the value is quantised.
     pub(super) fn bytes_moved(
         &mut self,
         [input, output]: [u32; 2],
@@ -174,7 +173,7 @@ impl Lowering<'_> {
         Ok(true)
     }
 
-    /// A sum, difference or product of values on grids, whose result is on one; whether it was one.
+    /// Lowers a sum, difference or product of bytes. Returns whether all values are quantised.
     pub(super) fn bytes_binary(
         &mut self,
         kind: BinaryKind,
@@ -220,7 +219,7 @@ impl Lowering<'_> {
         Ok(true)
     }
 
-    /// The mean of each image's channels, where both are on grids; whether it was one.
+    /// Lowers the mean over each image, by channel. Returns whether input and output are quantised.
     pub(super) fn bytes_average(
         &mut self,
         [input, output]: [u32; 2],
@@ -232,7 +231,10 @@ impl Lowering<'_> {
         };
         let shape = self.builder.shape(outlet)?;
         let [images, _, _, channels] = shape.as_slice() else {
-            bail!("an image of {} dimensions", shape.len());
+            bail!(
+                "unsupported rank of an image: expected 4, got {}",
+                shape.len()
+            );
         };
         let one = TDim::Val(1);
         let shape = if keep {
@@ -251,7 +253,10 @@ impl Lowering<'_> {
         let cpu = Cpu::chosen();
         let kernel = Kernel::new("MeanBytes", tvec!(u8::fact(&shape)), move |inputs| {
             let &[images, height, width, channels] = inputs[0].shape() else {
-                bail!("an image of {} dimensions", inputs[0].rank());
+                bail!(
+                    "unsupported rank of an image: expected 4, got {}",
+                    inputs[0].rank()
+                );
             };
             let shape: &[usize] = if keep {
                 &[images, 1, 1, channels]
@@ -269,7 +274,7 @@ impl Lowering<'_> {
         Ok(true)
     }
 
-    /// The largest of each window, where both are on grids; whether it was one.
+    /// Lowers max pooling. Returns whether input and output are quantised.
     pub(super) fn bytes_max_pool(
         &mut self,
         pool: &Pool,
@@ -277,7 +282,7 @@ impl Lowering<'_> {
     ) -> TractResult<bool> {
         self.bytes_moved([pool.input, pool.output], clamp, |lowering, input| {
             let Some(grid) = grid(lowering.value(pool.input))? else {
-                bail!("value {} is on no grid", pool.input);
+                bail!("value {} is not quantised", pool.input);
             };
             let spec = lowering
                 .pool_window(input, pool)?
@@ -301,7 +306,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// Values one after another, where all are on grids; whether they were.
+    /// Lowers a concatenation. Returns whether all values are quantised.
     pub(super) fn bytes_concatenate(
         &mut self,
         axis: i64,
@@ -324,7 +329,7 @@ impl Lowering<'_> {
         Ok(true)
     }
 
-    /// A value with more elements of one number around it, where both are on grids; whether it was one.
+    /// Lowers constant padding. Returns whether input and output are quantised.
     pub(super) fn bytes_pad(
         &mut self,
         [input, output]: [u32; 2],

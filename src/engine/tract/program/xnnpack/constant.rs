@@ -1,4 +1,4 @@
-//! Constants of a graph as float32: what their integers stand for.
+//! Reads constants of an XNNPACK graph, as float32 or in their quantised form.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -11,7 +11,7 @@ use crate::tensor::{DType, byte_size};
 /// Reads a constant.
 pub(super) fn read(weights: &Weights, value: &Value) -> TractResult<Arc<Tensor>> {
     let Some(data) = &value.data else {
-        bail!("a constant without elements")
+        bail!("a constant has no data")
     };
     let told = |failure: super::Failure| format_err!("{}", failure.reason);
     let plain = match value.datatype {
@@ -32,12 +32,12 @@ pub(super) fn read(weights: &Weights, value: &Value) -> TractResult<Arc<Tensor>>
     Ok(Arc::new(tensor))
 }
 
-/// The bytes of a constant of integers, as many as its sizes want.
+/// Reads the bytes of an integer constant, as many as its sizes require.
 fn stored(weights: &Weights, value: &Value) -> TractResult<Vec<u8>> {
     let Some(data) = &value.data else {
-        bail!("a constant without elements")
+        bail!("a constant has no data")
     };
-    // Held against what a tensor may take before anything is read.
+    // Checks the size limit of tensors before reading anything.
     let bytes = byte_size(DType::Float32, &value.dims)?;
     let count = bytes / 4;
     let stored = match value.datatype {
@@ -49,17 +49,18 @@ fn stored(weights: &Weights, value: &Value) -> TractResult<Vec<u8>> {
     weights.bytes(data, stored).map_err(told)
 }
 
-/// Quantised weights of eight bits.
+/// Quantised 8-bit weights.
 pub(super) struct Bytes {
-    /// Elements, row major; those without a sign are 128 less than stored.
+    /// Elements in row-major order. Unsigned elements are stored minus 128.
     pub(super) values: Vec<i8>,
-    /// The number that stands for zero among them.
+    /// Zero point of the elements.
     pub(super) zero_point: i32,
     /// Scales: one, or one for each channel.
     pub(super) scales: Vec<f32>,
 }
 
-/// Reads a constant of eight bits with a scale for each channel or one for all, if it is one.
+/// Reads an 8-bit constant with one scale, or one for each channel. Returns `None` for other
+/// constants.
 pub(super) fn read_bytes(weights: &Weights, value: &Value) -> TractResult<Option<Bytes>> {
     let (flip, moved) = match value.datatype {
         Datatype::Qint8 | Datatype::Qcint8 => (0, 0),
@@ -81,7 +82,7 @@ pub(super) fn read_bytes(weights: &Weights, value: &Value) -> TractResult<Option
     }))
 }
 
-/// Reads a constant of 32 bits whose zero point is 0, if it is one.
+/// Reads a 32-bit constant with zero point 0. Returns `None` for other constants.
 pub(super) fn read_wide(weights: &Weights, value: &Value) -> TractResult<Option<Vec<i32>>> {
     let wide = matches!(value.datatype, Datatype::Qint32 | Datatype::Qcint32);
     if !wide || value.data.is_none() || channel_scales(weights, value)?.is_none() {
@@ -94,7 +95,7 @@ pub(super) fn read_wide(weights: &Weights, value: &Value) -> TractResult<Option<
     ))
 }
 
-/// The scales of channels, or of all, of a constant whose zero point is 0.
+/// Returns the scales of a constant with zero point 0: one, or one for each channel.
 fn channel_scales(weights: &Weights, value: &Value) -> TractResult<Option<Vec<f32>>> {
     Ok(match &value.quantization {
         Some(Quantization::PerTensor {
@@ -106,8 +107,10 @@ fn channel_scales(weights: &Weights, value: &Value) -> TractResult<Option<Vec<f3
     })
 }
 
-/// Reads a quantised constant as whole numbers with a scale for each channel, if it is one whose channels
-/// are its first dimension, or its last for a depthwise filter, and whose zero point is 0.
+/// Reads a quantised constant as integers, with a scale for each channel.
+///
+/// Returns `None` unless the zero point is 0 and channels are the first dimension, or the last one
+/// for a depthwise filter.
 pub(super) fn read_whole(
     weights: &Weights,
     value: &Value,
@@ -133,22 +136,22 @@ pub(super) fn read_whole(
     Ok(Some((read(weights, &plain)?, scales)))
 }
 
-/// A quantised matrix as it is stored, its zero point 0.
+/// A quantised matrix in its stored form, with zero point 0.
 pub(super) struct Small {
-    /// How wide its elements are.
+    /// Width of the elements.
     pub(super) bits: Bits,
     /// Rows and columns.
     pub(super) sizes: [usize; 2],
-    /// Elements, row by row.
+    /// Packed elements, row by row.
     raw: Vec<u8>,
     /// Scales: one, or one for each channel or group.
     pub(super) scales: Vec<f32>,
-    /// Elements of a row with one scale, if it is not the whole row.
+    /// Elements of a row that share a scale, unless the whole row does.
     pub(super) group: Option<usize>,
 }
 
 impl Small {
-    /// Element `at` in the order of memory.
+    /// Returns element `at` in memory order.
     pub(super) fn element(&self, at: usize) -> i8 {
         match self.bits {
             Bits::Eight => self.raw[at].cast_signed(),
@@ -157,7 +160,7 @@ impl Small {
     }
 }
 
-/// Reads a constant as a matrix of small integers, if it is one.
+/// Reads a constant as a matrix of 4-bit or 8-bit integers. Returns `None` for other constants.
 pub(super) fn read_small(weights: &Weights, value: &Value) -> TractResult<Option<Small>> {
     let (Some(data), &[rows, columns]) = (&value.data, value.dims.as_slice()) else {
         return Ok(None);
@@ -194,7 +197,7 @@ pub(super) fn read_small(weights: &Weights, value: &Value) -> TractResult<Option
     }))
 }
 
-/// Element `at` of those that lie two in a byte, the first in its lower bits.
+/// Returns element `at` of 4-bit elements, packed two in a byte with the first one in the low bits.
 fn four_bits(raw: &[u8], at: usize) -> i8 {
     let byte = raw[at / 2];
     let part = if at.is_multiple_of(2) {
@@ -229,16 +232,16 @@ fn fill(values: &mut [f32], datatype: Datatype, raw: &[u8], scale: &Scale) -> Tr
                 *to = scale.real(i32::from(four_bits(raw, at)), at);
             }
         }
-        other => bail!("constants of {other:?} are not supported"),
+        other => bail!("unsupported datatype of a constant: {other:?}"),
     }
     Ok(())
 }
 
-/// The scale of each element.
+/// Scales of the elements.
 struct Scale {
     scales: Vec<f32>,
     zero_point: i32,
-    /// Elements after each other in memory with one scale.
+    /// Number of consecutive elements in memory that share a scale.
     run: usize,
 }
 
@@ -260,7 +263,7 @@ impl Scale {
             let channels = value.dims.get(dim).copied().unwrap_or(0);
             ensure!(
                 scales.len() as u64 == channels,
-                "{} scales for {channels} channels",
+                "wrong number of scales: got {} for {channels} channels",
                 scales.len()
             );
             Ok(())
@@ -297,12 +300,12 @@ impl Scale {
                 let width = inner(*channel_dim);
                 ensure!(
                     *channel_dim == 0 && width.is_multiple_of(*group_size),
-                    "groups of {group_size} in rows of {width}"
+                    "invalid quantisation groups: size {group_size}, rows of width {width}"
                 );
                 let groups = value.dims[0].saturating_mul(width / group_size);
                 ensure!(
                     scales.len() as u64 == groups,
-                    "{} scales for {groups} groups",
+                    "wrong number of scales: got {} for {groups} groups",
                     scales.len()
                 );
                 Self {
@@ -311,11 +314,13 @@ impl Scale {
                     run: usize::try_from(*group_size)?,
                 }
             }
-            Some(Quantization::PerToken { .. }) => bail!("a constant quantised by rows"),
+            Some(Quantization::PerToken { .. }) => {
+                bail!("unsupported constant with dynamic row quantisation")
+            }
         };
         ensure!(
             !found.scales.is_empty() && found.run > 0,
-            "a constant without scales"
+            "a constant has no scales"
         );
         Ok(found)
     }

@@ -1,4 +1,4 @@
-//! Convolutions and pooling of a graph: images are `[n, h, w, c]`.
+//! Convolutions and pooling of an XNNPACK graph, on images `[n, h, w, c]`.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::cnn::KernelFormat;
@@ -19,7 +19,7 @@ fn pair(numbers: [u64; 2]) -> TractResult<Vec<usize>> {
 }
 
 impl Lowering<'_> {
-    /// A window with padding top, right, bottom, left.
+    /// Returns a window with padding `[top, right, bottom, left]`.
     fn window(
         &self,
         input: OutletId,
@@ -38,10 +38,17 @@ impl Lowering<'_> {
         };
         if same {
             let shape = self.builder.shape(input)?;
-            ensure!(shape.len() == 4, "an image of {} dimensions", shape.len());
+            ensure!(
+                shape.len() == 4,
+                "unsupported rank of an image: expected 4, got {}",
+                shape.len()
+            );
             for at in 0..2 {
                 let sizes = (window.kernel[at], window.stride[at], window.dilation[at]);
-                ensure!(sizes.0 > 0 && sizes.1 > 0, "a window of size or step 0");
+                ensure!(
+                    sizes.0 > 0 && sizes.1 > 0,
+                    "window size and stride must be positive"
+                );
                 let size = shape[1 + at].to_usize()?;
                 (window.before[at], window.after[at]) =
                     same_padding(size, sizes.0, sizes.1, sizes.2);
@@ -50,7 +57,7 @@ impl Lowering<'_> {
         Ok(window)
     }
 
-    /// A convolution of this input.
+    /// Describes a convolution of this input.
     pub(super) fn convolution(&self, conv: &Conv, input: OutletId) -> TractResult<Convolution> {
         let groups = usize::try_from(conv.groups)?;
         let sizes = [conv.kernel, conv.stride, conv.dilation];
@@ -77,7 +84,7 @@ impl Lowering<'_> {
         bias: Option<OutletId>,
     ) -> TractResult<OutletId> {
         let convolution = self.convolution(conv, input)?;
-        // In groups the library only takes kernels that are stored this way.
+        // tract supports grouped convolutions only for kernels stored in this layout.
         let order = match conv.kind {
             ConvKind::Depthwise => [3, 0, 1, 2],
             ConvKind::Plain | ConvKind::Transposed => [0, 3, 1, 2],
@@ -90,7 +97,7 @@ impl Lowering<'_> {
         convolution.wire(self.builder, input, filter, bias)
     }
 
-    /// The windows of a pool over this input.
+    /// Returns the windows of pooling this input.
     pub(super) fn pool_window(&self, input: OutletId, pool: &Pool) -> TractResult<Window> {
         let sizes = [
             pool.size,
@@ -111,7 +118,8 @@ impl Lowering<'_> {
         average_pool(self.builder, &window, input, false)
     }
 
-    /// Largest values of windows and their places, `row · width + column` in the window.
+    /// Computes the maximum of each window and its position `row · width + column` within the
+    /// window.
     pub(super) fn arg_max_pool(&mut self, pool: &Pool) -> TractResult<[OutletId; 2]> {
         let input = self.input(pool.input)?;
         let window = self.pool_window(input, pool)?;

@@ -1,8 +1,8 @@
-//! XNNPACK's graphs as part of a method's.
+//! Lowers graphs of the XNNPACK delegate.
 //!
-//! Quantised values are held as bytes ([`bytes`], [`weighted`]), and as the numbers that these stand for where
-//! an operator has no arithmetic for bytes. Sizes that the file gives are bounds from the export; shapes
-//! follow from the inputs.
+//! Quantised values are stored as bytes ([`bytes`], [`weighted`]). Operators without arithmetic on
+//! bytes use the dequantised real numbers. Sizes in the file are upper bounds from the export, so
+//! shapes follow from the inputs instead.
 
 mod bytes;
 mod constant;
@@ -30,35 +30,35 @@ use crate::model::executorch::body::ByteRange;
 use crate::model::executorch::xnnpack::{Datatype, Graph, Quantization, Value};
 use crate::tensor::DType;
 
-/// A graph that is being lowered.
+/// A graph being lowered.
 struct Lowering<'g> {
     graph: &'g Graph,
     weights: &'g Weights,
     builder: &'g mut Builder,
     held: HashMap<u32, Held>,
-    /// Values that are held otherwise, as real numbers.
+    /// Real numbers of values that are stored in another form.
     reals: HashMap<u32, OutletId>,
 }
 
-/// How a value is held.
+/// Representation of a value.
 #[derive(Debug, Clone, Copy)]
 enum Held {
-    /// As it is.
+    /// Real numbers.
     Real(OutletId),
-    /// On a grid: bytes.
+    /// Bytes on a grid.
     Bytes(OutletId),
-    /// Whole numbers, and a scale for each row.
+    /// Integers, with a scale for each row.
     Rows {
-        /// What is rounded, if its rows are those of the last dimension.
+        /// The rounded real numbers, if rows are the last dimension.
         real: Option<OutletId>,
-        /// The numbers.
+        /// The integers.
         whole: OutletId,
-        /// What they are multiples of; inner dimensions are of size 1.
+        /// The scales; inner dimensions have size 1.
         steps: OutletId,
     },
 }
 
-/// Lowers the call of a payload's graph with these arguments: its inputs, then its outputs.
+/// Lowers the call of a payload's graph. The arguments are its inputs, then its outputs.
 pub(super) fn lower(
     frame: &mut Frame<'_>,
     scope: &str,
@@ -98,7 +98,7 @@ pub(super) fn lower(
         outlets.push(guarded(|| {
             ensure!(
                 lowering.held.contains_key(id),
-                "no node computes output {id}"
+                "output {id} is not computed by any node"
             );
             match lowering.held[id] {
                 Held::Bytes(outlet) => Ok(outlet),
@@ -113,13 +113,13 @@ pub(super) fn lower(
     Ok(())
 }
 
-/// Dimensions in the order of memory, which is what a delegate sees.
+/// Returns the dimensions in memory order, which is the order that a delegate uses.
 fn memory_order(frame: &Frame<'_>, value: usize) -> Vec<usize> {
     let tensor = frame.method.values[value].tensor();
     tensor.map_or_else(Vec::new, |tensor| tensor.dim_order.clone())
 }
 
-/// A value of the method as the graph sees it.
+/// Converts a value of the method to the graph's representation.
 fn take(frame: &mut Frame<'_>, wire: Wire, value: usize, to: &Value) -> TractResult<Held> {
     let order = memory_order(frame, value);
     if let Some(grid) = grid(to)? {
@@ -131,7 +131,7 @@ fn take(frame: &mut Frame<'_>, wire: Wire, value: usize, to: &Value) -> TractRes
     Ok(Held::Real(outlet))
 }
 
-/// A value of the graph as the method sees it: bytes become integers.
+/// Writes a value of the graph to the method; bytes become integers.
 fn give(frame: &mut Frame<'_>, outlet: OutletId, value: usize, from: &Value) -> TractResult<()> {
     let order = memory_order(frame, value);
     let mut places = vec![0; order.len()];
@@ -149,12 +149,12 @@ fn give(frame: &mut Frame<'_>, outlet: OutletId, value: usize, from: &Value) -> 
     frame.set_tensor(value, wire)
 }
 
-/// The range that a node's result is held to, if it is.
+/// Returns the range to which a node's result is clamped, if it has an effect.
 fn limited(clamp: Option<(f32, f32)>) -> Option<(f32, f32)> {
     clamp.filter(|(least, most)| *least > f32::MIN || *most < f32::MAX)
 }
 
-/// The grid of a value that is quantised as a whole.
+/// Returns the grid of a value that is quantised as a whole.
 fn grid(value: &Value) -> TractResult<Option<Grid>> {
     let Some(Quantization::PerTensor { scale, zero_point }) = value.quantization else {
         return Ok(None);
@@ -163,13 +163,13 @@ fn grid(value: &Value) -> TractResult<Option<Grid>> {
         Datatype::Qint8 | Datatype::Qpint8 => Sign::Signed,
         Datatype::Quint8 => Sign::Unsigned,
         Datatype::Qint32 => return Ok(None),
-        other => bail!("{other:?} with one scale"),
+        other => bail!("unsupported datatype with a single scale: {other:?}"),
     };
-    ensure!(scale.is_normal() && scale > 0.0, "a scale of {scale}");
+    ensure!(scale.is_normal() && scale > 0.0, "invalid scale {scale}");
     let (least, most) = sign.range();
     ensure!(
         (least..=most).contains(&zero_point),
-        "a zero point of {zero_point}"
+        "invalid zero point {zero_point}: expected {least} to {most}"
     );
     Ok(Some(Grid {
         sign,
@@ -183,7 +183,7 @@ impl Lowering<'_> {
         &self.graph.values[&id]
     }
 
-    /// A value as real numbers, in float32.
+    /// Returns a value as float32 numbers.
     fn input(&mut self, id: u32) -> TractResult<OutletId> {
         if let Some(outlet) = self.reals.get(&id) {
             return Ok(*outlet);
@@ -192,7 +192,7 @@ impl Lowering<'_> {
             Some(Held::Real(outlet)) => outlet,
             Some(Held::Bytes(outlet)) => {
                 let Some(grid) = grid(self.value(id))? else {
-                    bail!("value {id} is on no grid");
+                    bail!("value {id} is not quantised");
                 };
                 bytes::real(self.builder, outlet, grid)?
             }
@@ -213,7 +213,7 @@ impl Lowering<'_> {
         Ok(outlet)
     }
 
-    /// Writes a value: held to the node's range, rounded to what its datatype can hold.
+    /// Writes a value, clamped to the node's range and rounded to its datatype.
     fn output(&mut self, id: u32, outlet: OutletId, clamp: Option<(f32, f32)>) -> TractResult<()> {
         let value = self.value(id).clone();
         if let Some(grid) = grid(&value)? {
@@ -226,7 +226,7 @@ impl Lowering<'_> {
         if let Some((least, most)) = limited(clamp) {
             ensure!(
                 !least.is_nan() && !most.is_nan(),
-                "a range of {least} to {most}"
+                "invalid clamp range {least} to {most}"
             );
             outlet = self.clamp(outlet, least, most)?;
         }
@@ -248,7 +248,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Holds a value to a range, by operators that the library joins with the one before.
+    /// Clamps a value with operators that tract fuses into the one before.
     fn clamp(&mut self, outlet: OutletId, least: f32, most: f32) -> TractResult<OutletId> {
         let rank = self.builder.rank(outlet)?;
         let mut outlet = outlet;
@@ -263,7 +263,7 @@ impl Lowering<'_> {
         Ok(outlet)
     }
 
-    /// Each row of the last `inner` dimensions rounded to 255 steps between its extremes.
+    /// Rounds each row of the last `inner` dimensions to 255 steps between its minimum and maximum.
     fn by_rows(&mut self, outlet: OutletId, inner: usize) -> TractResult<Held> {
         let shape = self.builder.shape(outlet)?;
         let lead = shape.len().saturating_sub(inner);
@@ -291,7 +291,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Rounds a row as XNNPACK's dynamic quantisation does, and gives the step.
+/// Rounds a row as XNNPACK's dynamic quantisation does, and returns the scale.
 fn round_row(row: &mut [f32]) -> f32 {
     let steps = Steps::of(row);
     for x in row {

@@ -1,4 +1,4 @@
-//! What each kind of node computes.
+//! Lowers each kind of XNNPACK node.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::array::{Pad, PadMode};
@@ -153,7 +153,7 @@ impl Lowering<'_> {
         self.output(output, outlet, node.clamp)
     }
 
-    /// Lowers a node by arithmetic on bytes or on whole numbers, if it is one that has it.
+    /// Lowers a node on bytes or integers, if its kind supports that. Returns whether it did.
     fn bytes_node(&mut self, node: &Node) -> TractResult<bool> {
         match &node.kind {
             NodeKind::Binary { kind, a, b, output } => {
@@ -210,7 +210,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// A product with quantised weights: `product` of input, filter and bias, all of whole numbers.
+    /// Lowers a product with quantised weights. `product` combines input, filter and bias, all as
+    /// integers.
     fn quantized(
         &mut self,
         [input, filter, output]: [u32; 3],
@@ -245,7 +246,7 @@ impl Lowering<'_> {
             Some(Held::Rows { whole, steps, .. }) => {
                 let (weights, scales) = match self.whole_weights(filter)? {
                     Some(weights) => (weights.outlet, Some(weights.scales)),
-                    // Scales of groups are part of the weights.
+                    // Scales of groups are already applied to the weights.
                     None => (self.input(filter)?, None),
                 };
                 let sums = product(self, [whole, weights], None)?;
@@ -266,7 +267,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Writes a value that only moved.
+    /// Lowers a node that only moves elements.
     fn moved(
         &mut self,
         [input, output]: [u32; 2],
@@ -308,7 +309,7 @@ impl Lowering<'_> {
             UnaryKind::Clamp | UnaryKind::Convert | UnaryKind::Copy => return Ok(input),
             UnaryKind::Softmax => {
                 let rank = self.builder.rank(input)?;
-                ensure!(rank > 0, "softmax of one number");
+                ensure!(rank > 0, "softmax of a tensor without dimensions");
                 let op = Softmax {
                     axes: tvec!(rank - 1),
                     quant_output_dt: None,
@@ -344,10 +345,13 @@ impl Lowering<'_> {
         transposed: bool,
     ) -> TractResult<OutletId> {
         let rank = self.builder.rank(input)?;
-        ensure!((1..=6).contains(&rank), "a product of {rank} dimensions");
+        ensure!(
+            (1..=6).contains(&rank),
+            "unsupported rank of a fully connected layer's input: expected 1 to 6, got {rank}"
+        );
         ensure!(
             self.builder.rank(filter)? == 2,
-            "a filter that is no matrix"
+            "the filter of a fully connected layer is not a matrix"
         );
         let lead = &"abcdef"[..rank - 1];
         let stored = if transposed { "kn" } else { "nk" };
@@ -361,7 +365,10 @@ impl Lowering<'_> {
         let (a, b) = (self.input(a)?, self.input(b)?);
         let [a, b] = self.builder.same_rank([a, b])?;
         let rank = self.builder.rank(a)?;
-        ensure!((2..=7).contains(&rank), "a product of {rank} dimensions");
+        ensure!(
+            (2..=7).contains(&rank),
+            "unsupported rank of a matrix product: expected 2 to 7, got {rank}"
+        );
         let lead = &"abcde"[..rank - 2];
         let second = if transposed { "nk" } else { "kn" };
         let formula = format!("{lead}mk,{lead}{second}->{lead}mn");
@@ -378,7 +385,7 @@ impl Lowering<'_> {
         let (scale, mask) = (self.input(scale)?, self.input(mask)?);
         ensure!(
             self.builder.rank(query)? == 4,
-            "attention that is not by batch and head"
+            "unsupported rank of an attention query: expected 4"
         );
         let scaled = self.builder.binary(Box::new(math::Mul), query, scale)?;
         let scores = einsum(
@@ -417,7 +424,7 @@ impl Lowering<'_> {
         self.builder.wire(op, &[input])
     }
 
-    /// How many elements come before and after those of each dimension of a value.
+    /// Returns the padding before and after each dimension of a value.
     pub(super) fn pads(
         &self,
         outlet: OutletId,
@@ -427,21 +434,22 @@ impl Lowering<'_> {
         let rank = self.builder.rank(outlet)?;
         ensure!(
             before.len() == rank && after.len() == rank,
-            "paddings of another rank"
+            "ranks of the paddings and the tensor differ"
         );
         let pads = before.iter().zip(after);
         pads.map(|(before, after)| Ok((usize::try_from(*before)?, usize::try_from(*after)?)))
             .collect()
     }
 
-    /// A size 0 is what is left; a size that was the whole dimension at export is so now.
+    /// Reshapes a value. A size of 0 is inferred; a size equal to a whole dimension at export takes
+    /// its current size.
     fn reshape(&mut self, outlet: OutletId, sizes: &[u64]) -> TractResult<OutletId> {
         let from = self.builder.shape(outlet)?;
         let mut shape: Vec<TDim> = Vec::new();
         let mut open = None;
         for (at, size) in sizes.iter().enumerate() {
             if *size == 0 {
-                ensure!(open.is_none(), "two open sizes in {sizes:?}");
+                ensure!(open.is_none(), "more than one size to infer in {sizes:?}");
                 open = Some(at);
             }
             shape.push(i64::try_from(*size)?.to_dim());
@@ -451,18 +459,21 @@ impl Lowering<'_> {
             shape[open] = TDim::Val(1);
             let rest = shape.iter().cloned().product::<TDim>().reduce();
             let (quotient, divisor) = all.maybe_div(&rest)?;
-            ensure!(divisor == 1, "{all} elements do not fill {sizes:?}");
+            ensure!(divisor == 1, "cannot reshape {all} elements to {sizes:?}");
             shape[open] = quotient;
         }
         self.builder.reshape(outlet, &shape)
     }
 
-    /// Values one after another along a dimension.
+    /// Concatenates values along a dimension.
     pub(super) fn concatenate(&mut self, axis: i64, outlets: &[OutletId]) -> TractResult<OutletId> {
-        ensure!(!outlets.is_empty(), "there is nothing to concatenate");
+        ensure!(!outlets.is_empty(), "no tensors to concatenate");
         let rank = i64::try_from(self.builder.rank(outlets[0])?)?;
         let axis = if axis < 0 { axis + rank } else { axis };
-        ensure!((0..rank).contains(&axis), "dimension {axis} of {rank}");
+        ensure!(
+            (0..rank).contains(&axis),
+            "dimension {axis} is out of range for rank {rank}"
+        );
         self.builder.concat(outlets, usize::try_from(axis)?)
     }
 
@@ -478,10 +489,10 @@ impl Lowering<'_> {
         let shape = self.builder.shape(outlet)?;
         ensure!(
             offsets.len() == shape.len() && sizes.len() == shape.len(),
-            "a slice of another rank"
+            "ranks of the slice and the tensor differ"
         );
         for (axis, (&offset, &size)) in offsets.iter().zip(sizes).enumerate() {
-            // The exporter writes bounds for dimensions that it leaves as they are.
+            // For dimensions that are not sliced, the exporter writes their bounds.
             let whole = offset == 0 && exported.get(axis) == Some(&size);
             let start = i64::try_from(offset)?;
             let end = if size == 0 || whole {
@@ -489,7 +500,7 @@ impl Lowering<'_> {
             } else {
                 start
                     .checked_add(i64::try_from(size)?)
-                    .context("a slice without end")?
+                    .context("end of a slice overflows")?
                     .to_dim()
             };
             outlet = self.builder.slice(outlet, axis, start, end)?;

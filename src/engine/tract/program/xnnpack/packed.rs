@@ -1,5 +1,4 @@
-//! Products of rows that are quantised when they are known with weights of four or eight bits, which stay
-//! that small in memory.
+//! Products of dynamically quantised rows with 4-bit or 8-bit weights, which stay packed in memory.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -9,7 +8,7 @@ use crate::kernels::Cpu;
 use crate::kernels::rows::{DynamicProduct, Sizes};
 
 impl Lowering<'_> {
-    /// Lowers a product of rows with constant weights; whether it was one.
+    /// Lowers a product with constant weights. Returns whether a kernel supports it.
     pub(super) fn packed(
         &mut self,
         [input, filter, output]: [u32; 3],
@@ -33,7 +32,7 @@ impl Lowering<'_> {
         let last = shape.last().and_then(|last| last.to_usize().ok());
         ensure!(
             last == Some(inputs),
-            "rows of {:?} times weights for {inputs}",
+            "rows of size {:?} do not match weights for {inputs} inputs",
             shape.last()
         );
         let bytes = product.bytes();
@@ -46,7 +45,9 @@ impl Lowering<'_> {
         Ok(true)
     }
 
-    /// The product with these constants, if they are small integers with a scale for each output or for
+    /// Returns the product with these constants.
+    ///
+    /// Returns `None` unless the weights are low-bit integers with a scale for each output, or for
     /// groups of its inputs.
     fn dynamic_product(
         &mut self,

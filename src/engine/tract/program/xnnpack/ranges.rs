@@ -1,11 +1,13 @@
-//! Nodes that do nothing but hold a value to a range, joined with the node that gives the value, as XNNPACK joins them.
+//! Fuses clamp nodes of an XNNPACK graph into the nodes before them, as XNNPACK itself does.
 
 use std::collections::HashMap;
 
 use crate::model::executorch::xnnpack::{Conv, Graph, Node, NodeKind, UnaryKind};
 
-/// The graph with fewer nodes. A value that others read too stays as it is, and so does one that is rounded to another
-/// grid when it is held to the range.
+/// Returns the graph with clamp nodes fused.
+///
+/// A clamp stays separate if other nodes also read its input, or if its output has another
+/// quantisation.
 pub(super) fn joined(mut graph: Graph) -> Graph {
     let mut readers: HashMap<u32, usize> = HashMap::new();
     for id in graph.nodes.iter().flat_map(|node| node.kind.inputs()) {
@@ -15,7 +17,7 @@ pub(super) fn joined(mut graph: Graph) -> Graph {
         *readers.entry(*id).or_default() += 1;
     }
     let mut nodes: Vec<Node> = Vec::with_capacity(graph.nodes.len());
-    // Where the node stands that gives a value.
+    // Index of the node that computes each value.
     let mut given: HashMap<u32, usize> = HashMap::new();
     for node in graph.nodes {
         if let NodeKind::Unary {
@@ -50,7 +52,7 @@ pub(super) fn joined(mut graph: Graph) -> Graph {
     graph
 }
 
-/// The output of a node that holds what it gives to a range at no cost.
+/// Returns the output of a node that can clamp its result at no cost.
 fn output_of(kind: &mut NodeKind) -> Option<&mut u32> {
     match kind {
         NodeKind::Binary { output, .. }
@@ -62,12 +64,12 @@ fn output_of(kind: &mut NodeKind) -> Option<&mut u32> {
 
 type Clamp = Option<(f32, f32)>;
 
-/// One range that does what two do, one after the other, if there is such a one.
+/// Returns one range that has the effect of two ranges in sequence, if it exists.
 fn both(first: Clamp, second: Clamp) -> Option<Clamp> {
     let (Some(first), Some(second)) = (first, second) else {
         return Some(first.or(second));
     };
-    // Neither is for ranges without an end that is a number.
+    // Ranges with a NaN bound are not fused.
     let is_known = [first.0, first.1, second.0, second.1]
         .iter()
         .all(|end| !end.is_nan());
@@ -97,7 +99,7 @@ mod tests {
             both(Some((0.0, 6.0)), Some((6.0, 9.0))),
             Some(Some((6.0, 6.0)))
         );
-        // The last one decides, which no range of both does.
+        // The last range decides, which no combined range can express.
         assert_eq!(both(Some((0.0, 6.0)), Some((7.0, 9.0))), None);
         assert_eq!(both(Some((f32::NAN, 6.0)), Some((0.0, 9.0))), None);
         assert_eq!(both(Some((0.0, 6.0)), Some((0.0, f32::NAN))), None);

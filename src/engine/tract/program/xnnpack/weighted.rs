@@ -1,4 +1,4 @@
-//! Convolutions and products of bytes with constant weights of bytes.
+//! Convolutions and fully connected layers on bytes, with constant 8-bit weights.
 
 use tract_onnx::tract_core::internal::*;
 
@@ -12,12 +12,12 @@ use crate::kernels::bytes::{Convolution, Product, Requantize, convolution, produ
 use crate::kernels::window::{Channels, Placed};
 use crate::model::executorch::xnnpack::{Conv, ConvKind};
 
-/// What weights are multiplied with, and what their sums become.
+/// The parameters of a quantised product: input, grids, weights, bias and requantisation.
 struct Weighted {
     input: OutletId,
     from: Grid,
     to: Grid,
-    /// Weights as they are stored.
+    /// Weights in their stored order.
     weights: Vec<i8>,
     weight_zero: i32,
     bias: Option<Vec<i32>>,
@@ -25,7 +25,8 @@ struct Weighted {
 }
 
 impl Lowering<'_> {
-    /// Input, weights, bias and output of a node, if all are integers and the weights constants.
+    /// Collects the parameters of a node. Returns `None` unless all values are quantised and the
+    /// weights are constant.
     fn weighted(
         &self,
         [input, filter, output]: [u32; 3],
@@ -64,7 +65,7 @@ impl Lowering<'_> {
         }))
     }
 
-    /// Lowers a convolution of bytes; whether it was one that there is a kernel for.
+    /// Lowers a convolution on bytes. Returns whether a kernel supports it.
     pub(super) fn bytes_conv(
         &mut self,
         conv: &Conv,
@@ -127,7 +128,7 @@ impl Lowering<'_> {
         Ok(true)
     }
 
-    /// Lowers a product of rows of bytes; whether it was one that there is a kernel for.
+    /// Lowers a fully connected layer on bytes. Returns whether a kernel supports it.
     pub(super) fn bytes_product(
         &mut self,
         ids: [u32; 3],
@@ -148,10 +149,12 @@ impl Lowering<'_> {
             (weighted.weights, [columns, rows])
         };
         let shape = self.builder.shape(weighted.input)?;
-        let last = shape.last().context("a product of one number")?;
+        let last = shape
+            .last()
+            .context("the input of a product has no dimensions")?;
         ensure!(
             *last == inputs.to_dim(),
-            "rows of {last} times weights for {inputs}"
+            "rows of size {last} do not match weights for {inputs} inputs"
         );
         let parts = product::Parts {
             sizes: [inputs, outputs],

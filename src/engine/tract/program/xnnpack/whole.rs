@@ -1,8 +1,9 @@
-//! Quantised values as whole numbers, for products that have no kernel for bytes.
+//! Quantised values as integers stored in float32, for products without a kernel for bytes.
 //!
-//! A value on a grid is `q - zero point` here. Products and sums of such numbers are exact in float32 as long
-//! as they stay below 2²⁴, so a result differs from XNNPACK's integers only where it does not. Scales come in
-//! once, at the end, as XNNPACK has them: rounded to even, then held to the grid.
+//! A quantised value is `q - zero_point` here. Products and sums of such integers are exact in
+//! float32 while they stay below 2²⁴. Results can differ from XNNPACK's integers only beyond that.
+//! As in XNNPACK, scales are applied once at the end: the result is rounded to even, then clamped
+//! to the grid.
 
 use tract_onnx::tract_core::internal::*;
 use tract_onnx::tract_core::ops::math;
@@ -12,21 +13,21 @@ use super::{Held, Lowering, constant, grid};
 use crate::kernels::bytes::elementwise::Grid;
 use crate::tensor::DType;
 
-/// A constant as whole numbers, and a scale for each channel or one for all.
+/// A constant as integers, with one scale or one for each channel.
 pub(super) struct WholeWeights {
-    /// The numbers.
+    /// The integers.
     pub(super) outlet: OutletId,
-    /// Their scales.
+    /// The scales.
     pub(super) scales: Vec<f32>,
 }
 
-/// A grid of which each step is worth 1.
+/// Returns the grid with scale 1.
 fn steps(grid: Grid) -> Grid {
     Grid { scale: 1.0, ..grid }
 }
 
 impl Lowering<'_> {
-    /// A value on a grid as whole numbers.
+    /// Returns a quantised value as integers.
     pub(super) fn whole(&mut self, id: u32) -> TractResult<Option<(OutletId, Grid)>> {
         let Some((bytes, grid)) = self.bytes(id)? else {
             return Ok(None);
@@ -34,7 +35,7 @@ impl Lowering<'_> {
         Ok(Some((real(self.builder, bytes, steps(grid))?, grid)))
     }
 
-    /// A quantised constant as whole numbers, if its scales are those of channels.
+    /// Returns a quantised constant as integers, if its scales are by channel.
     pub(super) fn whole_weights(&mut self, id: u32) -> TractResult<Option<WholeWeights>> {
         let value = self.value(id).clone();
         let Some((tensor, scales)) = constant::read_whole(self.weights, &value)? else {
@@ -47,8 +48,8 @@ impl Lowering<'_> {
         }))
     }
 
-    /// Writes whole numbers that are to be multiplied by a factor, or one for each place of the last
-    /// dimension, before they are rounded to the grid of `id`.
+    /// Multiplies integers by one factor, or one for each position of the last dimension, and
+    /// writes them rounded to the grid of `id`.
     pub(super) fn scaled(
         &mut self,
         id: u32,
@@ -57,11 +58,11 @@ impl Lowering<'_> {
         clamp: Option<(f32, f32)>,
     ) -> TractResult<()> {
         let Some(grid) = grid(self.value(id))? else {
-            bail!("value {id} is on no grid");
+            bail!("value {id} is not quantised");
         };
         ensure!(
             factors.iter().all(|factor| factor.is_finite()),
-            "a scale that is no number"
+            "a scale is not finite"
         );
         let factors = Arc::new(tensor1(factors));
         let factors = self.builder.constant(factors, DType::Float32)?.outlet;
