@@ -87,7 +87,7 @@ pub struct Usage {
 }
 
 impl Counted {
-    /// Adds counts; saturates at [`MOST`].
+    /// Adds counts; saturates at 2^53 - 1.
     pub fn add(&mut self, more: Self) {
         let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more).min(MOST);
         add(&mut self.requests, more.requests);

@@ -46,9 +46,13 @@ pub struct RuleMeta {
 }
 
 impl RuleMeta {
-    /// Returns the URL of the rule's page in the book.
+    /// Returns the URL of the page of the book that explains the rule.
     pub fn page(&self) -> String {
-        book::page(&format!("rules/{}", self.code))
+        match self.code.starts_with("PKG") {
+            true => book::page(&format!("rules/{}", self.code)),
+            // The page of `pkgtool compare` explains its findings, CMP001 and so on.
+            false => book::page("compare"),
+        }
     }
 
     /// The explanation without the margin that doc comments leave.

@@ -1,9 +1,9 @@
-//! Which elements of two lists belong together, when one has more than the other.
+//! Aligns two lists of different length, to find the elements that correspond.
 
-/// Most pairs that are looked at; longer lists are not aligned.
+/// Maximum number of compared pairs; longer lists are not aligned.
 const MAX_PAIRS: usize = 1_000_000;
 
-/// An element of one list, the other, or both, by their places.
+/// An element of one list or of both, by index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pair {
     /// In both.
@@ -14,8 +14,8 @@ pub(super) enum Pair {
     New(usize),
 }
 
-/// Aligns two lists by a longest common subsequence of elements that are the `same`; what lies between
-/// belongs together in its order as far as it goes. `None` if the lists are too long for that.
+/// Aligns two lists by a longest common subsequence of elements that are the `same`. Elements in
+/// between are paired in order. Returns `None` if the lists are too long.
 pub(super) fn align<T>(old: &[T], new: &[T], same: impl Fn(&T, &T) -> bool) -> Option<Vec<Pair>> {
     if old.len() == new.len() {
         return Some((0..old.len()).map(|at| Pair::Both(at, at)).collect());
@@ -24,7 +24,7 @@ pub(super) fn align<T>(old: &[T], new: &[T], same: impl Fn(&T, &T) -> bool) -> O
     if (old.len() + 1).checked_mul(width)? > MAX_PAIRS {
         return None;
     }
-    // longest[i * width + j]: of old[i..] and new[j..].
+    // longest[i * width + j]: length for old[i..] and new[j..].
     let mut longest = vec![0_u32; (old.len() + 1) * width];
     for i in (0..old.len()).rev() {
         for j in (0..new.len()).rev() {

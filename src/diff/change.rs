@@ -1,15 +1,15 @@
-//! A change, where it is, how much it matters; all changes of one comparison.
+//! A single change with its location, and the set of all changes of one comparison.
 
 use serde::Serialize;
 
 use super::{Kind, Level};
 
-/// Where in a package; what is absent was not narrowed down.
+/// The location of a change in a package. Fields are `None` for a change at a higher level.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Place {
     /// The package: model, size and backend.
     pub package: String,
-    /// Path of the config, below what was compared; the newer one where both have it.
+    /// Path of the config relative to the compared tree; the newer one if it moved.
     pub config: String,
     /// The variant, by its precision.
     pub variant: Option<String>,
@@ -19,47 +19,47 @@ pub struct Place {
     pub method: Option<String>,
 }
 
-/// Something that is not as it was.
+/// A difference between two versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// What kind of change.
+    /// The kind of change.
     pub kind: &'static Kind,
-    /// Where.
+    /// The location.
     pub place: Place,
-    /// What of it, in two or three words (`input 0`, `license`).
+    /// The changed part, in two or three words (`input 0`, `license`).
     pub subject: String,
-    /// How it was; `None` where there was nothing.
+    /// The old value; `None` if it did not exist.
     pub old: Option<String>,
-    /// How it is; `None` where nothing is.
+    /// The new value; `None` if it no longer exists.
     pub new: Option<String>,
-    /// Anything else worth knowing.
+    /// Additional information.
     pub note: Option<String>,
 }
 
-/// All changes, those that matter most first.
+/// All changes, the most important first.
 #[derive(Debug, Default)]
 pub struct Difference {
     /// The changes, by package, then by level, then in the order of the package.
     pub changes: Vec<Change>,
-    /// How many packages were held against each other.
+    /// Number of compared packages.
     pub compared: usize,
-    /// What could not be compared, and why.
+    /// Files that could not be compared, with the reason.
     pub notes: Vec<String>,
 }
 
-/// How many changes of each level.
+/// Number of changes at each level.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Summary {
-    /// Breaking ones.
+    /// Breaking changes.
     pub breaking: usize,
-    /// Compatible ones.
+    /// Compatible changes.
     pub compatible: usize,
-    /// Cosmetic ones.
+    /// Cosmetic changes.
     pub cosmetic: usize,
 }
 
 impl Place {
-    /// The same place, at a variant.
+    /// Returns this location narrowed to a variant.
     pub(super) fn variant(&self, variant: &str) -> Self {
         Self {
             variant: Some(variant.to_owned()),
@@ -67,7 +67,7 @@ impl Place {
         }
     }
 
-    /// The same place, at a component.
+    /// Returns this location narrowed to a component.
     pub(super) fn component(&self, component: Option<&str>) -> Self {
         Self {
             component: component.map(str::to_owned),
@@ -75,7 +75,7 @@ impl Place {
         }
     }
 
-    /// The same place, at a method.
+    /// Returns this location narrowed to a method.
     pub(super) fn method(&self, method: &str) -> Self {
         Self {
             method: Some(method.to_owned()),
@@ -83,7 +83,7 @@ impl Place {
         }
     }
 
-    /// Variant, component and method in one line; empty for the package as a whole.
+    /// Returns variant, component and method in one line; empty for the package as a whole.
     pub fn inside(&self) -> String {
         let parts = [&self.variant, &self.component, &self.method];
         let parts: Vec<&str> = parts.into_iter().flatten().map(String::as_str).collect();
@@ -92,7 +92,7 @@ impl Place {
 }
 
 impl Change {
-    /// A change of something from one thing to another.
+    /// Creates a change from an old to a new value.
     pub(super) fn new(
         kind: &'static Kind,
         place: &Place,
@@ -110,13 +110,13 @@ impl Change {
         }
     }
 
-    /// Says more.
+    /// Adds a note.
     pub(super) fn note(mut self, note: impl Into<String>) -> Self {
         self.note = Some(note.into());
         self
     }
 
-    /// What changed, in one line.
+    /// Describes the change in one line.
     pub fn message(&self) -> String {
         let what = match (&self.old, &self.new) {
             (Some(old), Some(new)) => format!("{}: {old} → {new}", self.subject),
@@ -132,7 +132,7 @@ impl Change {
 }
 
 impl Difference {
-    /// Counts.
+    /// Counts the changes at each level.
     pub fn summary(&self) -> Summary {
         let count = |level| {
             let changes = self.changes.iter();
@@ -145,7 +145,7 @@ impl Difference {
         }
     }
 
-    /// Puts the changes of each package together, the worst first.
+    /// Groups the changes by package, the most severe first.
     pub(super) fn sort(&mut self) {
         self.changes.sort_by(|a, b| {
             let key = |change: &Change| (change.place.package.clone(), change.place.config.clone());

@@ -1,6 +1,6 @@
-//! What stands where a config points, and whether two versions have the same content.
+//! The content of a referenced file or folder, and its comparison between two versions.
 //!
-//! Invariant: bytes are compared as streams, and only where the sizes are equal.
+//! Invariant: bytes are compared as streams, and only if the sizes are equal.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -12,31 +12,31 @@ use crate::source::lfs::{self, Pointer};
 use crate::source::same_bytes::{same_bytes, sha256};
 use crate::source::{self, elsewhere};
 
-/// Most files of a folder that are compared.
+/// Maximum number of compared files in a folder.
 const MAX_FILES: usize = 10_000;
 
-/// What stands at a path.
+/// The content at a path.
 #[derive(Debug, Clone)]
 pub(super) enum Content {
-    /// Nothing that could be read: why.
+    /// Missing or unreadable; holds the reason.
     Missing(String),
     /// A Git LFS pointer.
     Pointer(Pointer),
-    /// A file of this size in bytes.
+    /// A file, with its size in bytes.
     File(PathBuf, u64),
-    /// A folder of files of this size in bytes together.
+    /// A folder, with the total size of its files in bytes.
     Folder(PathBuf, u64),
     /// A file of which only the size in bytes is known.
     Unread(u64),
 }
 
 impl Content {
-    /// Looks at a path.
+    /// Inspects a path.
     pub(super) fn look(path: &Path) -> Self {
         let metadata = match source::metadata(path) {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Self::Missing("nothing is there".to_owned());
+                return Self::Missing("it does not exist".to_owned());
             }
             Err(error) => return Self::Missing(error.to_string()),
         };
@@ -56,7 +56,7 @@ impl Content {
         Self::File(path.to_owned(), size)
     }
 
-    /// Size in bytes; a pointer's is that of the file it stands for.
+    /// Returns the size in bytes; for a Git LFS pointer, the size of the file that it replaces.
     pub(super) fn size(&self) -> Option<u64> {
         match self {
             Self::Missing(_) => None,
@@ -65,12 +65,12 @@ impl Content {
         }
     }
 
-    /// Whether there is something.
+    /// Returns whether the content exists.
     pub(super) fn is_there(&self) -> bool {
         !matches!(self, Self::Missing(_))
     }
 
-    /// The path of a file that is there itself.
+    /// Returns the path of a file or folder that is present itself.
     pub(super) fn path(&self) -> Option<&Path> {
         match self {
             Self::File(path, _) | Self::Folder(path, _) => Some(path),
@@ -78,13 +78,13 @@ impl Content {
         }
     }
 
-    /// Whether its bytes are on a server.
+    /// Returns whether the bytes are on a remote server.
     fn is_far(&self) -> bool {
         self.path().is_some_and(elsewhere::is_far)
     }
 
-    /// Whether both have the same content; `None` where that cannot be told. Bytes are read only if
-    /// `deep`.
+    /// Returns whether both have the same content; `None` if unknown. Bytes are read only if `deep`
+    /// is set.
     pub(super) fn is_same(&self, other: &Self, deep: bool) -> Option<bool> {
         if self.size()? != other.size()? {
             return Some(false);
@@ -108,12 +108,12 @@ impl Content {
     }
 }
 
-/// Whether the server or servers of both files tell that they are the same; of folders none does.
+/// Compares the digests that the servers report; `None` for folders.
 fn same_digest(one: &Path, other: &Path) -> Option<bool> {
     Some(elsewhere::digest(one)? == elsewhere::digest(other)?)
 }
 
-/// The bytes of a file, if it has at most `limit`.
+/// Returns the bytes of a file, if it has at most `limit` bytes.
 pub(super) fn bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     source::open(path)?
@@ -142,7 +142,8 @@ fn same_folders(one: &Path, other: &Path) -> Option<bool> {
     Some(true)
 }
 
-/// Paths of the files in a folder, in order; `None` if there are too many or one cannot be looked at.
+/// Returns the paths of the files in a folder, sorted; `None` if there are too many or one is
+/// inaccessible.
 fn files_below(folder: &Path) -> Option<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in WalkDir::new(folder).sort_by_file_name() {

@@ -1,4 +1,4 @@
-//! The fields of a config in two versions, variants left out.
+//! Compares the fields of two versions of a config, except for the variants.
 
 use super::kinds::{
     CAPABILITY_ADDED, CAPABILITY_REMOVED, CONFIG_MOVED, FAMILY, FORMATTING, LICENSE_CHANGED,
@@ -11,7 +11,7 @@ use super::{Change, Kind, Place, tokenizer};
 use crate::package::Backend;
 use crate::source::json::Node;
 
-/// Adds what changed.
+/// Adds the changes to `out`.
 pub(super) fn compare(old: &Package, new: &Package, place: &Place, out: &mut Vec<Change>) {
     let mut field = |kind: &'static Kind, name: &str, a: Option<&str>, b: Option<&str>| {
         if a != b {
@@ -47,7 +47,7 @@ pub(super) fn compare(old: &Package, new: &Package, place: &Place, out: &mut Vec
     tokenizers(old, new, place, out);
 }
 
-/// Adds what only those see who read the config as a text.
+/// Adds changes that are visible only in the text of the config.
 pub(super) fn cosmetics(old: &Package, new: &Package, place: &Place, out: &mut Vec<Change>) {
     if old.path != new.path {
         let paths = (old.path.clone(), new.path.clone());
@@ -64,9 +64,9 @@ pub(super) fn cosmetics(old: &Package, new: &Package, place: &Place, out: &mut V
         let change = Change::new(&FORMATTING, place, "text of the config", None, None);
         out.push(change.note(
             if old.document.root.to_value() == new.document.root.to_value() {
-                "written otherwise, the same values"
+                "same values, written differently"
             } else {
-                "another text, nothing in it that this command compares"
+                "only differences that this command does not compare"
             },
         ));
     }
@@ -123,7 +123,7 @@ fn tokenizers(old: &Package, new: &Package, place: &Place, out: &mut Vec<Change>
         renamed(part, other, &noun, place, out);
         let (a, b) = (&part.content, &other.content);
         let there = presence(a, b, &noun, place, out);
-        // They are read whatever is asked for: it is models that may be left alone.
+        // Tokenizers are always read; only models may be left unopened.
         if there && a.is_same(b, true) == Some(false) {
             let (kind, keys) = tokenizer::compare(key, a, b);
             let change = Change::new(kind, place, format!("content of {noun}"), None, None);

@@ -1,24 +1,24 @@
-//! How much a change matters.
+//! The severity of a change.
 
 use serde::Serialize;
 
-/// How much a change matters to those who use a package.
+/// The severity of a change for users of a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// What worked with the older version may fail, or answer otherwise, with the newer.
+    /// Uses of the older version may fail or give other results with the newer one.
     Breaking,
-    /// What worked goes on to work.
+    /// Uses of the older version continue to work.
     Compatible,
-    /// Nobody who runs the package sees it.
+    /// Invisible to anyone who runs the package.
     Cosmetic,
 }
 
 impl Level {
-    /// All levels, the worst first.
+    /// All levels, the most severe first.
     pub const ALL: [Self; 3] = [Self::Breaking, Self::Compatible, Self::Cosmetic];
 
-    /// `breaking`, `compatible` or `cosmetic`.
+    /// Returns `breaking`, `compatible` or `cosmetic`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Breaking => "breaking",

@@ -1,4 +1,5 @@
-//! The methods of one file in two versions: as declared, and as the model files say.
+//! Compares the methods of one file in two versions: as declared in the config, and as recorded in
+//! the model file.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,14 +8,15 @@ use super::part::Part;
 use super::signature::Signature;
 use super::{Change, Place, tensors};
 
-/// Formats whose tensors are fed and fetched by their names.
+/// Formats whose tensors are passed by name.
 const BY_NAME: [&str; 2] = ["onnx", "coreml"];
 
-/// Most methods among which one that got another name is looked for.
+/// Maximum number of methods among which a renamed one is searched.
 const MAX_TWINS: usize = 100;
 
-/// Adds what changed. What a config declares is what callers were told, what the model files say is what
-/// happens: a change of either is one, of both the same one. `same`: the files are known to be equal.
+/// Adds the changes to `out`. Callers rely on the declaration, and the model file determines the
+/// behaviour. So a change of either counts, and the same change of both counts once. `same`: the
+/// files are known to be equal.
 pub(super) fn compare(old: &Part, new: &Part, same: bool, place: &Place, out: &mut Vec<Change>) {
     let (old_model, new_model) = if same {
         (None, None)
@@ -33,7 +35,7 @@ pub(super) fn compare(old: &Part, new: &Part, same: bool, place: &Place, out: &m
     match (&old.declared, &new.declared) {
         (Some(a), Some(b)) => sets(a, b, false, place, &mut found),
         (None, None) => {}
-        // One side declares nothing: its model file, if it can be read, says what there was.
+        // If one side declares no methods, those of its model file are compared instead.
         (a, b) => {
             let side = |declared: &Option<Vec<Signature>>, part: &Part| {
                 let of_model = || part.of_model();
@@ -42,7 +44,7 @@ pub(super) fn compare(old: &Part, new: &Part, same: bool, place: &Place, out: &m
             let mut mixed = Vec::new();
             if let (Some(a), Some(b)) = (side(a, old), side(b, new)) {
                 sets(&a, &b, false, place, &mut mixed);
-                // Names are an author's: that they are not said any more, or now, is no change.
+                // Names come from the author, so adding or omitting them is not a change.
                 mixed.retain(|one| one.kind != &super::kinds::TENSOR_NAME && one.kind != &ORDER);
             }
             let methods = |declared: &Option<Vec<Signature>>| {

@@ -1,8 +1,9 @@
-//! What changed between two versions of a package, or of a tree of packages, for those who use it.
+//! `pkgtool diff`: compares two versions of a package, or of a tree of packages, for users of the
+//! packages.
 //!
-//! Two trees in, changes out, each with its kind, and each kind with its level: whether it breaks those who
-//! call the models by what the older version said. Invariant: what neither a config nor a model file proves
-//! is no change, and a tree has none against itself. Never runs a model.
+//! Each change has a kind, and each kind has a level. The level says whether it breaks callers who
+//! rely on the older version. Invariant: only facts in configs and model files count as changes, so
+//! a tree compared with itself has none. Models are never run.
 
 mod align;
 mod change;

@@ -1,4 +1,5 @@
-//! What a model file needs and holds beside its signatures, in two versions.
+//! Compares facts of a model file other than its signatures: format, delegates, external data,
+//! operators, constants.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,12 +10,12 @@ use super::kinds::{
 use super::{Change, Place};
 use crate::model::{Method, ModelInfo, ValueKind};
 
-/// Most names that one change lists.
+/// Maximum number of names listed in one change.
 const MAX_NAMES: usize = 8;
-/// Longest value that is shown, in characters.
+/// Maximum length of a value in a message, in characters.
 const MAX_VALUE: usize = 60;
 
-/// Adds what changed.
+/// Adds the changes to `out`.
 pub(super) fn compare(old: &ModelInfo, new: &ModelInfo, place: &Place, out: &mut Vec<Change>) {
     if old.format != new.format {
         let (old, new) = (old.format.to_owned(), new.format.to_owned());
@@ -68,7 +69,7 @@ fn external(old: &ModelInfo, new: &ModelInfo, place: &Place, out: &mut Vec<Chang
         let only: Vec<String> = set.difference(other).cloned().collect();
         (!only.is_empty()).then(|| listed(&only))
     };
-    let subject = "weights in other files";
+    let subject = "external weights";
     if let Some(more) = both(&new, &old) {
         out.push(Change::new(&DATA_NEEDED, place, subject, None, more));
     }
@@ -141,7 +142,7 @@ fn constants(old: &ModelInfo, new: &ModelInfo, place: &Place, out: &mut Vec<Chan
     }
 }
 
-/// What a constant method answers, in words.
+/// Formats the value that a constant method returns.
 fn value(method: &Method) -> String {
     let values = method.outputs.iter().map(|output| match &output.kind {
         ValueKind::Tensor { info, data } => match data {

@@ -1,4 +1,4 @@
-//! Two trees of packages: which package became which, and what changed of each.
+//! Compares two trees of packages: pairs up the packages and collects the changes of each pair.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::tree::{Package, Packages, Reading, Tree};
 use super::{Change, Difference, Place, fields, variants};
 use crate::package::PrecisionList;
 
-/// What changed from `old` to `new`.
+/// Returns the changes from `old` to `new`.
 pub fn compare(old: &Tree, new: &Tree, reading: Reading) -> Difference {
     let (old, new) = rayon::join(|| old.read(reading), || new.read(reading));
     let mut difference = Difference {
@@ -40,7 +40,7 @@ pub fn compare(old: &Tree, new: &Tree, reading: Reading) -> Difference {
 }
 
 impl Difference {
-    /// Whether there was nothing to compare: no config or precision list that can be read on either side.
+    /// Returns whether nothing was compared: neither side has a readable config or precision list.
     pub fn is_void(&self) -> bool {
         self.compared == 0 && self.changes.is_empty()
     }
@@ -68,8 +68,9 @@ fn whole(kind: &'static super::Kind, package: &Package) -> Change {
     Change::new(kind, &place(package), subject, None, None)
 }
 
-/// Which of `new` each of `old` became: of the same model, size and backend at the same path; then
-/// anywhere; then at the same path, whatever it says; then the only one that is left.
+/// Pairs each package of `old` with its successor in `new`. Candidates in order: the same model,
+/// size and backend at the same path; the same anywhere; the same path with any identity; the only
+/// package left.
 fn matched(old: &[Package], new: &[Package]) -> Vec<Option<usize>> {
     let mut pairs = vec![None; old.len()];
     let mut taken = vec![false; new.len()];
@@ -131,7 +132,7 @@ fn broken(old: &Packages, new: &Packages, difference: &mut Difference) {
     }
 }
 
-/// Adds what changed of the precision lists; how many there are on both sides.
+/// Adds the changes of the precision lists. Returns the number of lists that exist on both sides.
 fn lists(
     old: &BTreeMap<String, PrecisionList>,
     new: &BTreeMap<String, PrecisionList>,

@@ -1,4 +1,4 @@
-//! One file that a config names, with what is declared of it and what it says of itself.
+//! A referenced file with its declared methods and its model header.
 
 use super::content::Content;
 use super::reference::References;
@@ -13,27 +13,27 @@ pub(super) struct Part {
     pub(super) component: Option<String>,
     /// The reference as written.
     pub(super) reference: String,
-    /// What stands there.
+    /// The content at the reference.
     pub(super) content: Content,
-    /// What it says as a model.
+    /// The file interpreted as a model.
     pub(super) model: Model,
     /// The declared methods.
     pub(super) declared: Option<Vec<Signature>>,
 }
 
-/// A file as a model.
+/// A file interpreted as a model.
 #[derive(Debug)]
 pub(super) enum Model {
-    /// It was not opened, or is none that is read here.
+    /// Not opened, or in an unsupported format.
     Unknown,
-    /// It cannot be read: why.
+    /// Unreadable; holds the reason.
     Broken(String),
-    /// What its header says.
+    /// The content of the header.
     Read(Box<ModelInfo>),
 }
 
 impl Part {
-    /// The tokenizer files of a config.
+    /// Returns the tokenizer files of a config.
     pub(super) fn tokenizers(config: &Config, place: &References<'_>) -> Vec<Self> {
         let files = config.tokenizer_files.iter();
         files
@@ -50,7 +50,7 @@ impl Part {
             .collect()
     }
 
-    /// The files of a variant.
+    /// Returns the files of a variant.
     pub(super) fn of_variant(variant: &Variant, place: &References<'_>) -> Vec<Self> {
         let groups = variant.methods_by_component();
         let files = variant.files.iter();
@@ -83,7 +83,7 @@ impl Part {
         }
     }
 
-    /// What the model's header says, if it was read.
+    /// Returns the model's header, if it was read.
     pub(super) fn info(&self) -> Option<&ModelInfo> {
         match &self.model {
             Model::Read(info) => Some(info),
@@ -91,12 +91,12 @@ impl Part {
         }
     }
 
-    /// The methods that the model file has, under the names they are called by.
+    /// Returns the methods of the model file, under the names by which they are called.
     pub(super) fn of_model(&self) -> Option<Vec<Signature>> {
         let info = self.info()?;
         let methods = info.methods.iter().filter(|method| !method.constant);
         let mut methods: Vec<Signature> = methods.map(Signature::of_model).collect();
-        // A file that does not name its method: the config does.
+        // If the file does not name its only method, the config does.
         if let ([method], false) = (&mut methods[..], info.names_methods) {
             "forward".clone_into(&mut method.name);
             if let Some([declared]) = self.declared.as_deref() {

@@ -1,4 +1,4 @@
-//! What the references of one config lead to.
+//! Resolves the references of one config to file contents.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::content::Content;
 use crate::package::reference::resolve;
 
-/// Where a config stands: what its references mean.
+/// The context in which the references of a config are resolved.
 pub(super) struct References<'a> {
     pub(super) directory: PathBuf,
     pub(super) depth: usize,
@@ -15,7 +15,7 @@ pub(super) struct References<'a> {
 }
 
 impl References<'_> {
-    /// What a reference leads to.
+    /// Returns the content that a reference leads to.
     pub(super) fn content(&self, reference: &str) -> Content {
         let path = match resolve(&self.directory, self.depth, reference) {
             Ok(path) => path,

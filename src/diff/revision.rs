@@ -1,6 +1,8 @@
-//! A revision of a Git repository as a tree: configs and what they name, written to a private directory.
+//! Writes a Git revision to a private directory as a tree: the configs and the files that they
+//! reference.
 //!
-//! Invariant: what is written is bounded before it is read; of the rest only the size is known.
+//! Invariant: the size of everything that is written is checked first. Of all other files only the
+//! size is recorded.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -13,53 +15,54 @@ use crate::package::reference::{normalize, resolve};
 use crate::package::{Config, Loaded, config, load, model_file, precision, roots};
 use crate::source::lfs;
 
-/// Most configs of one revision.
+/// Maximum number of configs in one revision.
 const MAX_CONFIGS: usize = 20_000;
-/// Most bytes of one file that is written.
+/// Maximum size of a file that is written, in bytes.
 const MAX_FILE: u64 = 8 * 1024 * 1024 * 1024;
-/// Most bytes that are written of one revision.
+/// Maximum number of bytes written for one revision.
 const MAX_ALL: u64 = 32 * 1024 * 1024 * 1024;
-/// Largest file beside models that is written, in bytes: a tokenizer.
+/// Maximum size of a file other than a model that is written, in bytes; enough for a tokenizer.
 const MAX_BESIDE: u64 = 64 * 1024 * 1024;
-/// Longest target of a link, in bytes.
+/// Maximum length of a link's target, in bytes.
 const MAX_TARGET: u64 = 4096;
 
-/// A revision's tree; gone when dropped.
+/// The tree of a revision; its directory is deleted on drop.
 #[derive(Debug)]
 pub struct Written {
-    /// What is to be read.
+    /// The tree to read.
     pub tree: Tree,
     _directory: tempfile::TempDir,
 }
 
-/// Why a revision has no tree.
+/// The reason why a revision could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum RevisionError {
-    /// Git could not say.
+    /// A Git command failed.
     #[error("{0}")]
     Git(#[from] git::Error),
-    /// The revision has nothing there.
+    /// The path does not exist in the revision.
     #[error("revision `{revision}` has neither a file nor a directory `{path}`")]
     NoPath {
         /// The revision.
         revision: String,
-        /// The path from the root of the repository.
+        /// The path relative to the root of the repository.
         path: String,
     },
-    /// It holds more than is read.
+    /// The revision exceeds the limit on configs.
     #[error("revision `{0}` holds more than {MAX_CONFIGS} configs; name a directory: `REV:DIR`")]
     TooMany(String),
-    /// The private directory cannot be written.
+    /// The private directory cannot be written to.
     #[error("cannot write to {path}: {error}", path = path.display())]
     Io {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The I/O error.
         error: io::Error,
     },
 }
 
-/// Writes what `revision` has at `path`, from the root of the repository, and what configs there name.
+/// Writes the configs at `path`, relative to the root of the repository, in `revision`, and the
+/// files that they reference.
 pub fn write_revision(
     repository: &Repository,
     revision: &str,
@@ -84,7 +87,7 @@ pub fn write_revision(
         .prefix("pkgtool-")
         .tempdir()
         .map_err(failed)?;
-    // Links on the way to it would part the paths of files from those of references.
+    // Links in the directory's own path would make file paths and resolved references differ.
     let root = directory.path().canonicalize().map_err(failed)?;
     let mut writer = Writer {
         listing: &listing,
@@ -130,19 +133,19 @@ struct Writer<'a> {
     listing: &'a Listing,
     blobs: Blobs,
     root: &'a Path,
-    /// Bytes so far.
+    /// Number of bytes written so far.
     written: u64,
     unread: BTreeMap<PathBuf, u64>,
     reading: Reading,
 }
 
 impl Writer<'_> {
-    /// A config, or another file that was named, and what it refers to.
+    /// Writes a config, or another explicitly given file, and the files that it references.
     fn config(&mut self, path: &Path) -> Result<(), RevisionError> {
         let Some(entry) = self.followed(path)? else {
             return Ok(());
         };
-        // One byte more than is read of a config: it is then told to be too large.
+        // A file of one byte above the limit is later reported as too large.
         if entry.size > load::MAX_SIZE {
             return self.stand_in(path, load::MAX_SIZE + 1);
         }
@@ -177,7 +180,7 @@ impl Writer<'_> {
         self.wanted(path, is_model)
     }
 
-    /// Writes a file, unless it is not to be looked into.
+    /// Writes a file, or records its size if its content is not needed.
     fn wanted(&mut self, path: &Path, is_model: bool) -> Result<(), RevisionError> {
         let Some(entry) = self.followed(path)? else {
             return Ok(());
@@ -194,7 +197,7 @@ impl Writer<'_> {
         self.copy(path, &entry)
     }
 
-    /// The file that a path leads to.
+    /// Returns the file that a path leads to, following links.
     fn followed(&mut self, path: &Path) -> Result<Option<Entry>, RevisionError> {
         let blobs = &mut self.blobs;
         let target = |entry: &Entry| -> Result<String, git::Error> {
@@ -210,7 +213,7 @@ impl Writer<'_> {
         file.flush().map_err(|error| self.failed(error))
     }
 
-    /// A file that is as large, and empty.
+    /// Creates a file of this size that contains only zeros.
     fn stand_in(&mut self, path: &Path, size: u64) -> Result<(), RevisionError> {
         let file = self.create(path)?;
         file.set_len(size).map_err(|error| self.failed(error))

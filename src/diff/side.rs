@@ -1,10 +1,10 @@
-//! The two sides of a method.
+//! The two sides of a method: inputs and outputs.
 
-/// Which side of a method.
+/// The inputs or the outputs of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
-    /// What it takes.
+    /// The inputs.
     Input,
-    /// What it gives.
+    /// The outputs.
     Output,
 }

@@ -1,4 +1,4 @@
-//! What a method takes and gives, by a config's declaration or by a model file: one form for both.
+//! Method signatures in a common form, from a config's declaration or from a model file.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use super::size::{Reach, Size};
 use crate::model::{Dynamism, Method, TensorInfo, Value};
 use crate::package::{MethodSignature, TensorSpec};
 
-/// A method.
+/// The signature of a method.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Signature {
     pub(super) name: String,
@@ -21,20 +21,20 @@ pub(super) struct Spec {
     pub(super) what: What,
 }
 
-/// What an input or output is.
+/// The type of an input or output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum What {
-    /// A tensor, as far as known.
+    /// A tensor, as far as it is known.
     Tensor {
         dtype: Option<String>,
         dims: Option<Vec<Size>>,
     },
-    /// Something else, by the name of its kind.
+    /// Another kind of value, by the name of its kind.
     Other(String),
 }
 
 impl Signature {
-    /// As a config declares it; a list that is none is empty.
+    /// Converts a declared method; an invalid list of tensors counts as empty.
     pub(super) fn declared(method: &MethodSignature) -> Self {
         let specs = |tensors: &Option<Vec<TensorSpec>>| {
             let tensors = tensors.iter().flatten();
@@ -47,7 +47,7 @@ impl Signature {
         }
     }
 
-    /// As a model file has it.
+    /// Converts a method of a model file.
     pub(super) fn of_model(method: &Method) -> Self {
         let specs = |values: &[Value]| values.iter().map(Spec::of_model).collect();
         Self {
@@ -57,7 +57,7 @@ impl Signature {
         }
     }
 
-    /// Without what a config cannot declare.
+    /// Returns the signature without values that a config cannot declare.
     pub(super) fn declarable(mut self) -> Self {
         let is_tensor = |spec: &Spec| matches!(spec.what, What::Tensor { .. });
         self.inputs.retain(is_tensor);
@@ -98,7 +98,7 @@ impl Spec {
 
 fn dims(info: &TensorInfo) -> Option<Vec<Size>> {
     let dims = info.dims.as_ref()?;
-    // Of an unbounded tensor only the rank holds.
+    // For an unbounded tensor only the rank is reliable.
     let size = |dim| match info.dynamism {
         Dynamism::Unbounded => Size::Dynamic(Reach::Unknown),
         _ => Size::of_model(dim),
@@ -106,7 +106,7 @@ fn dims(info: &TensorInfo) -> Option<Vec<Size>> {
     Some(dims.iter().map(size).collect())
 }
 
-/// `(float32[1, 3], int) → (float32[-1])`.
+/// Formats like `(float32[1, 3], int) → (float32[-1])`.
 impl fmt::Display for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let side = |specs: &[Spec]| {
@@ -117,7 +117,7 @@ impl fmt::Display for Signature {
     }
 }
 
-/// `float32[1, -1]`.
+/// Formats like `float32[1, -1]`.
 impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

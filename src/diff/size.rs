@@ -1,4 +1,4 @@
-//! One dimension of a tensor in two versions.
+//! Compares one dimension of a tensor in two versions.
 
 use std::fmt;
 
@@ -9,30 +9,31 @@ use super::kinds::{
 use super::side::Side;
 use crate::model::{Allowed, Dim};
 
-/// What is known of a dimension.
+/// The known facts about a dimension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Size {
-    /// Always this size.
+    /// Fixed at this size.
     Fixed(u64),
     /// Dynamic.
     Dynamic(Reach),
-    /// Fixed at this size or dynamic up to it: the file does not tell. `likely` is the best reading.
+    /// Fixed at this size or dynamic up to it; the file does not record which. `likely_dynamic` is
+    /// the best guess.
     Open { bound: u64, likely_dynamic: bool },
 }
 
-/// The sizes of a dynamic dimension.
+/// The sizes that a dynamic dimension accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// Not known.
+    /// Unknown.
     Unknown,
-    /// All.
+    /// Any size.
     Any,
-    /// These.
+    /// Only these sizes.
     Among(Allowed),
 }
 
 impl Size {
-    /// As a config writes it; `None` for what is no size.
+    /// Converts a size declared in a config; `None` for an invalid size.
     pub(super) fn declared(size: i64) -> Option<Self> {
         match size {
             -1 => Some(Self::Dynamic(Reach::Unknown)),
@@ -40,7 +41,7 @@ impl Size {
         }
     }
 
-    /// As a model file has it.
+    /// Converts a dimension of a model file.
     pub(super) fn of_model(dim: &Dim) -> Self {
         match dim {
             Dim::Fixed(size) => Self::Fixed(*size),
@@ -73,8 +74,8 @@ impl Size {
         )
     }
 
-    /// What changed from one to the other, if that is certain. `explained`: a dimension of an input
-    /// became dynamic, so one of an output may.
+    /// Returns the change from one to the other, if it is certain. `explained`: a dimension of an
+    /// input became dynamic, so one of an output may become dynamic too.
     pub(super) fn change(&self, new: &Self, side: Side, explained: bool) -> Option<&'static Kind> {
         match (self, new) {
             (Self::Fixed(a) | Self::Open { bound: a, .. }, Self::Fixed(b)) => {
@@ -97,7 +98,8 @@ impl Size {
                 (_, true) => Some(&OUTPUT_RANGE),
                 _ => Some(&DIM_SIZE),
             },
-            // Whether it was dynamic is not known; that its largest size is gone would be.
+            // It is unknown whether the dimension was dynamic, but losing its largest size is a
+            // change in any case.
             (Self::Open { bound, .. }, Self::Dynamic(reach)) => {
                 let narrower = side == Side::Input && !reach.has(*bound);
                 narrower.then_some(&DIM_NARROWED)
@@ -157,13 +159,13 @@ fn up_to(bound: u64) -> Allowed {
     }
 }
 
-/// Whether every size of `inner`, none at all aside, is one of `outer`.
+/// Returns whether every size of `inner`, except 0, is one of `outer`.
 fn is_within(inner: &Allowed, outer: &Allowed) -> bool {
     match (inner, outer) {
         (Allowed::Choices(sizes), _) => sizes.iter().all(|size| *size == 0 || outer.has(*size)),
         (Allowed::Range { least, step, .. }, _) => {
             let most = inner.largest();
-            // Nobody calls with nothing: from 0 or from 1 is the same.
+            // A minimum of 0 or 1 makes no difference, because callers never pass empty tensors.
             let least = if *least == 0 {
                 (*step).min(most)
             } else {
@@ -191,7 +193,7 @@ fn is_within(inner: &Allowed, outer: &Allowed) -> bool {
     }
 }
 
-/// `4`, `-1`, `-1 (up to 16)`.
+/// Formats like `4`, `-1`, `-1 (up to 16)`.
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

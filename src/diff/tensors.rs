@@ -1,4 +1,4 @@
-//! The inputs, or outputs, of one method in two versions.
+//! Compares the inputs or the outputs of one method in two versions.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,17 +11,17 @@ use super::side::Side;
 use super::signature::{Signature, Spec, What};
 use super::{Change, Kind, Place};
 
-/// Two lists that are held against each other.
+/// The context of a comparison of two lists.
 struct Lists<'a> {
     side: Side,
     place: &'a Place,
-    /// Whether tensors are fed and fetched by their names.
+    /// True if tensors are passed by name.
     by_name: bool,
-    /// Whether a dimension of an input became dynamic.
+    /// True if a dimension of an input became dynamic.
     explained: bool,
 }
 
-/// Adds what changed between two signatures of a method.
+/// Adds the changes between two signatures of a method.
 pub(super) fn compare(
     old: &Signature,
     new: &Signature,
@@ -44,7 +44,7 @@ pub(super) fn compare(
     }
 }
 
-/// Whether an input has a dynamic dimension that was fixed.
+/// Returns whether a fixed dimension of an input became dynamic.
 fn became_dynamic(old: &Signature, new: &Signature) -> bool {
     let mut pairs = old.inputs.iter().zip(&new.inputs);
     pairs.any(|(old, new)| match (&old.what, &new.what) {
@@ -102,7 +102,7 @@ impl Lists<'_> {
         }
     }
 
-    /// What changed of one, which is the `at`th now.
+    /// Adds the changes of one tensor; `at` is its index in the new list.
     fn one(&self, at: usize, old: &Spec, new: &Spec, out: &mut Vec<Change>) {
         if old.name != new.name {
             let both = old.name.is_some() && new.name.is_some();
@@ -177,7 +177,8 @@ impl Lists<'_> {
     }
 }
 
-/// Where each of `old` is in `new`, if all have names, the same ones in another order.
+/// Returns the new index of each element of `old`, if both lists have the same names in another
+/// order.
 fn other_order(old: &[Spec], new: &[Spec]) -> Option<Vec<usize>> {
     let names = |specs: &[Spec]| -> Option<Vec<String>> {
         let names: Vec<String> = specs
@@ -195,7 +196,7 @@ fn other_order(old: &[Spec], new: &[Spec]) -> Option<Vec<usize>> {
     old.iter().map(|name| places.get(name).copied()).collect()
 }
 
-/// Whether two are taken for the same when there are more on one side.
+/// Returns whether two elements correspond when the lists have different lengths.
 fn same(old: &Spec, new: &Spec) -> bool {
     match (&old.name, &new.name) {
         (Some(a), Some(b)) => a == b,

@@ -1,4 +1,4 @@
-//! A tokenizer file in two versions: whether a text may get other ids.
+//! Compares a tokenizer file in two versions: decides whether a text may be encoded to other ids.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use super::Kind;
 use super::content::{Content, bounded};
 use super::kinds::{FORMATTING, TOKENIZER_IDS, TOKENIZER_OTHER};
 
-/// Largest file that is parsed, in bytes; of a larger one every change counts.
+/// Maximum size of a file that is parsed, in bytes; any change of a larger file counts.
 const MAX_SIZE: u64 = 64 * 1024 * 1024;
-/// Keys of a `tokenizer.json` that say nothing of the ids of a text: how ids become text again, and the
-/// version of the file's form.
+/// Keys of a `tokenizer.json` that do not affect the ids of a text: decoding, and the version of
+/// the file format.
 const NO_IDS: [&str; 2] = ["decoder", "version"];
-/// Keys of a `tokenizer_config.json` that say what is put around a text.
+/// Keys of a `tokenizer_config.json` that control which tokens are added around a text.
 const ADDS_IDS: [&str; 8] = [
     "add_bos_token",
     "add_eos_token",
@@ -25,8 +25,8 @@ const ADDS_IDS: [&str; 8] = [
     "tokenizer_class",
 ];
 
-/// What kind of change it is between two files of other content, and which keys it is in. `key` is the
-/// config's: `tokenizer` or `tokenizer_config`.
+/// Returns the kind of change between two files with different content, and the changed keys. `key`
+/// is the config's key: `tokenizer` or `tokenizer_config`.
 pub(super) fn compare(key: &str, old: &Content, new: &Content) -> (&'static Kind, Option<String>) {
     let parsed = || Some((object(old.path()?)?, object(new.path()?)?));
     let Some((old, new)) = parsed() else {

@@ -1,6 +1,6 @@
-//! One version: the packages of a tree, read.
+//! Reads the packages of one version of a tree.
 //!
-//! Invariant: of a model only its header is read; references do not leave the package's root.
+//! Invariant: only the header of a model is read, and references do not leave the package's root.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,18 +18,18 @@ use crate::source::Document;
 /// A directory or a config that is one side of a comparison.
 #[derive(Debug, Clone, Default)]
 pub struct Tree {
-    /// What is looked at: a directory, which is walked, or a config.
+    /// The directory to search, or the config.
     pub target: PathBuf,
-    /// What references may not leave, if that is known; else the package's root is looked for.
+    /// The directory that references may not leave; `None` to use the package root.
     pub border: Option<PathBuf>,
-    /// Files that are not on the disk and of which the size in bytes is known, by absolute paths.
+    /// Files that are not on the disk but whose size in bytes is known, by absolute path.
     pub unread: BTreeMap<PathBuf, u64>,
 }
 
-/// How a tree is read.
+/// Options for reading a tree.
 #[derive(Debug, Clone, Copy)]
 pub struct Reading {
-    /// Whether model files are opened, and their bytes compared where their sizes are equal.
+    /// Open model files, and compare their bytes if the sizes are equal.
     pub open_models: bool,
 }
 
@@ -37,18 +37,18 @@ pub struct Reading {
 #[derive(Debug, Default)]
 pub(super) struct Packages {
     pub(super) readable: Vec<Package>,
-    /// Configs that cannot be read: path below the target, and why.
+    /// Unreadable configs: path relative to the target, and the reason.
     pub(super) broken: BTreeMap<String, String>,
-    /// Precision lists by their path below the target.
+    /// Precision lists by their path relative to the target.
     pub(super) lists: BTreeMap<String, PrecisionList>,
-    /// What was passed over.
+    /// Skipped files and directories.
     pub(super) notes: Vec<String>,
 }
 
 /// A config with its files.
 #[derive(Debug)]
 pub(super) struct Package {
-    /// Path of the config below the target.
+    /// Path of the config relative to the target.
     pub(super) path: String,
     pub(super) text: String,
     pub(super) document: Document,
@@ -58,7 +58,7 @@ pub(super) struct Package {
     pub(super) variants: Vec<Vec<Part>>,
 }
 
-/// What became of one file.
+/// The result of reading one file.
 enum Read {
     Package(Box<Package>),
     Broken(String, String),
@@ -67,7 +67,7 @@ enum Read {
 }
 
 impl Tree {
-    /// A directory or config on the disk.
+    /// Creates a tree for a directory or config on the disk.
     pub fn at(path: &Path) -> Self {
         Self {
             target: path.to_owned(),
@@ -75,9 +75,10 @@ impl Tree {
         }
     }
 
-    /// Reads what is there.
+    /// Reads all packages of the tree.
     pub(super) fn read(&self, reading: Reading) -> Packages {
-        // Of what is gone nothing is left: it was named for what it had been.
+        // A deleted target is an empty tree: the caller named it because it existed in the other
+        // version.
         if self.target.symlink_metadata().is_err() {
             return Packages::default();
         }
@@ -121,7 +122,7 @@ impl Tree {
         }
         let document = match loaded.document {
             Ok(document) if document.root.is_object() => document,
-            Ok(_) => return Read::Broken(path, "it is no JSON object".to_owned()),
+            Ok(_) => return Read::Broken(path, "the file is not a JSON object".to_owned()),
             Err(fault) => return Read::Broken(path, fault.to_string()),
         };
         let config = Config::from_document(&document);
@@ -161,7 +162,7 @@ impl Tree {
 }
 
 impl Package {
-    /// `spotter s xnnpack`; the path of a config that does not say.
+    /// Returns a name like `spotter s xnnpack`, or the path of a config without an identity.
     pub(super) fn name(&self) -> String {
         let backend = self.config.backend.map(Backend::name);
         let parts = [
@@ -177,7 +178,7 @@ impl Package {
         }
     }
 
-    /// What tells it from others.
+    /// Returns the identity of the package: model, size and backend.
     pub(super) fn key(&self) -> (Option<&str>, Option<&str>, Option<&str>) {
         (
             self.config.model.as_deref(),

@@ -1,4 +1,4 @@
-//! The variants of a package in two versions, and their files.
+//! Compares the variants of a package in two versions, and their files.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -13,7 +13,7 @@ use super::tree::{Package, Reading};
 use super::{Change, Place, methods, model};
 use crate::package::Variant;
 
-/// Adds what changed.
+/// Adds the changes to `out`.
 pub(super) fn compare(
     old: &Package,
     new: &Package,
@@ -49,8 +49,8 @@ pub(super) fn compare(
     }
 }
 
-/// Which of `new` each of `old` became: of equal precision, among several the one of the same file, then
-/// in their order.
+/// Pairs each variant of `old` with its successor in `new`: one of the same precision; among
+/// several, the one with the same file; else in order.
 fn matched(old: &[Variant], new: &[Variant]) -> Vec<Option<usize>> {
     type Key<'v> = (Option<&'v str>, Option<&'v str>);
     let by_file: fn(&Variant) -> Key<'_> = |variant| {
@@ -75,7 +75,8 @@ fn matched(old: &[Variant], new: &[Variant]) -> Vec<Option<usize>> {
     pairs
 }
 
-/// The precision of each; with the file where several have it.
+/// Returns a label for each variant: its precision, with the file if several variants have that
+/// precision.
 fn labels(variants: &[Variant]) -> Vec<String> {
     let mut counts: HashMap<Option<&str>, usize> = HashMap::new();
     for variant in variants {
@@ -174,7 +175,7 @@ fn files(old: &Part, new: &Part, reading: Reading, place: &Place, out: &mut Vec<
     }
 }
 
-/// Adds that a file has another name or place.
+/// Adds a change if the name or path of a file changed.
 pub(super) fn renamed(old: &Part, new: &Part, noun: &str, place: &Place, out: &mut Vec<Change>) {
     if old.reference != new.reference {
         let names = (old.reference.clone(), new.reference.clone());
@@ -182,7 +183,7 @@ pub(super) fn renamed(old: &Part, new: &Part, noun: &str, place: &Place, out: &m
     }
 }
 
-/// Adds that a file is there no more, or is now; whether both are there.
+/// Adds a change if a file disappeared or appeared. Returns whether both exist.
 pub(super) fn presence(
     old: &Content,
     new: &Content,
@@ -203,7 +204,7 @@ pub(super) fn presence(
     old.is_there() && new.is_there()
 }
 
-/// The sum of the sizes, if all are known.
+/// Returns the total size, if all sizes are known.
 fn total(parts: &[Part]) -> Option<u64> {
     if parts.is_empty() {
         return None;
@@ -225,7 +226,7 @@ fn sizes(old: Option<u64>, new: Option<u64>, place: &Place, out: &mut Vec<Change
     });
 }
 
-/// `+12.5 %`; empty where there was nothing.
+/// Formats the relative change like `+12.5 %`; empty if the old size is 0.
 fn share(old: u64, new: u64) -> String {
     if old == 0 {
         return String::new();
@@ -242,7 +243,7 @@ fn share(old: u64, new: u64) -> String {
     }
 }
 
-/// `12 bytes`, `3.4 MB`.
+/// Formats a size like `12 bytes`, `3.4 MB`.
 fn bytes(size: u64) -> String {
     let units = [("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1000)];
     match units.into_iter().find(|(_, unit)| size >= *unit) {

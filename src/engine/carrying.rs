@@ -14,11 +14,11 @@ use crate::tensor::{Signature, TensorSpec, byte_size};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Carrying {
     /// Outputs that are inputs of the next run.
-    pub states: Vec<Carried>,
+    pub states: Vec<CarriedTensor>,
     /// Outputs of which only the last position along an axis is returned.
-    pub last: Vec<Along>,
+    pub last: Vec<TensorAxis>,
     /// The input whose size along an axis is the number of positions that a run adds to the states.
-    pub added: Option<Along>,
+    pub added: Option<TensorAxis>,
     /// The mask input: it marks, for each row, the positions that count. Its shape is [rows, kept +
     /// added positions].
     #[serde(default)]
@@ -29,7 +29,7 @@ pub struct Carrying {
 
 /// An output that is an input of the next run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Carried {
+pub struct CarriedTensor {
     /// The position of the input in the signature.
     pub input: usize,
     /// The position of the output in the signature.
@@ -43,7 +43,7 @@ pub struct Carried {
 
 /// An axis of an input or output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Along {
+pub struct TensorAxis {
     /// The position of the input or output in the signature.
     pub place: usize,
     /// The axis.
@@ -69,7 +69,7 @@ pub enum Begins {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lanes {
     /// The lane of each row; each lane occurs once.
-    pub rows: Vec<Row>,
+    pub rows: Vec<LaneRow>,
     /// Forget all kept state first.
     pub anew: bool,
     /// Lanes to forget; no later run names them.
@@ -78,7 +78,7 @@ pub struct Lanes {
 
 /// A row of a run, and the state that it continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Row {
+pub struct LaneRow {
     /// The lane.
     pub lane: u32,
     /// The number of leading positions of the lane that count; 0 starts from the initial state.
@@ -131,7 +131,7 @@ impl Carrying {
             let before = &self.states[..index];
             let input = named(&signature.inputs, state.input, "input")?;
             let output = named(&signature.outputs, state.output, "output")?;
-            let again = |one: &Carried| one.input == state.input || one.output == state.output;
+            let again = |one: &CarriedTensor| one.input == state.input || one.output == state.output;
             if before.iter().any(again) {
                 return Err(format!("`{}` is carried twice", input.name));
             }
@@ -141,7 +141,7 @@ impl Carrying {
                     output.name, output.dtype, input.name, input.dtype
                 ));
             }
-            fits(input, state)?;
+            check_initial_shape(input, state)?;
             byte_size(input.dtype, &state.begin).map_err(|error| error.to_string())?;
         }
         for last in &self.last {
@@ -176,7 +176,7 @@ fn has_axis(spec: &TensorSpec, axis: usize) -> Result<(), String> {
     }
 }
 
-fn fits(input: &TensorSpec, state: &Carried) -> Result<(), String> {
+fn check_initial_shape(input: &TensorSpec, state: &CarriedTensor) -> Result<(), String> {
     state.axis.map_or(Ok(()), |axis| has_axis(input, axis))?;
     let begin = &state.begin;
     let wrong = || {
@@ -240,19 +240,19 @@ mod tests {
 
     fn carried(begin: Vec<u64>) -> Carrying {
         Carrying {
-            states: vec![Carried {
+            states: vec![CarriedTensor {
                 input: 1,
                 output: 0,
                 axis: Some(2),
                 begin,
             }],
-            last: vec![Along { place: 1, axis: 1 }],
+            last: vec![TensorAxis { place: 1, axis: 1 }],
             ..Carrying::default()
         }
     }
 
     #[test]
-    fn what_is_carried_is_neither_given_nor_taken() {
+    fn carried_tensors_are_hidden_from_callers() {
         let carrying = carried(vec![1, 2, 0, 4]);
         carrying.check(&signature()).expect("it fits");
         let visible = carrying.visible(&signature());
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_told() {
+    fn mismatches_are_reported() {
         let error = carried(vec![1, 3, 0, 4]).check(&signature());
         let error = error.expect_err("three heads are not two");
         assert!(

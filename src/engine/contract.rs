@@ -60,14 +60,14 @@ pub trait Engine: Sync {
     /// Returns further gaps that only the file's contents show: operators in the payloads of
     /// delegates that the engine reads itself. Reads no weights. An unreadable file is reported by
     /// loading.
-    fn gaps_inside(&self, _model: &Path, _format: &str, _method: &Method) -> Option<Gaps> {
+    fn payload_gaps(&self, _model: &Path, _format: &str, _method: &Method) -> Option<Gaps> {
         None
     }
 
     /// Returns the backend whose program the engine reads portably: its answers follow the program,
     /// without the rounding of the backend's hardware. `None` if the engine computes the same as
     /// the backend.
-    fn reading(&self, _format: &str, _method: &Method) -> Option<Reading> {
+    fn portable_reading(&self, _format: &str, _method: &Method) -> Option<Reading> {
         None
     }
 
@@ -79,7 +79,7 @@ pub trait Engine: Sync {
 
     /// Returns `true` if the engine reports that at least a part of the model ran on the backend of
     /// this offer.
-    fn reached(
+    fn ran_on_backend(
         &self,
         placement: &Placement,
         provider: Provider,
@@ -90,8 +90,8 @@ pub trait Engine: Sync {
 
     /// Searches for the engine's libraries while the process can still read every folder. Returns
     /// the files that loading a model with these options reads.
-    fn prepare(&self, _options: &LoadOptions) -> Needs {
-        Needs::default()
+    fn prepare(&self, _options: &LoadOptions) -> RequiredFiles {
+        RequiredFiles::default()
     }
 
     /// Returns `true` if loading a model with these options writes files.
@@ -112,7 +112,7 @@ pub trait Engine: Sync {
 
 /// The files that an engine reads, in addition to models and to the files that every process reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Needs {
+pub struct RequiredFiles {
     /// Files, and folders that are read from.
     pub read: Vec<PathBuf>,
     /// Folders of which only the names are read.
@@ -137,28 +137,28 @@ pub trait Session: Send {
     ///
     /// State of the program itself (a KV cache, a counter) also lives in the session. A run starts
     /// from the state that the previous one left, or from the initial state after
-    /// [`Session::forget`].
+    /// [`Session::reset_state`].
     fn run(&mut self, inputs: &[Tensor]) -> Result<Answer, EngineError>;
 
     /// Resets the state that earlier runs left: the next run starts like the first one. Free if
     /// nothing was kept.
-    fn forget(&mut self) -> Result<(), EngineError> {
+    fn reset_state(&mut self) -> Result<(), EngineError> {
         Ok(())
     }
 
     /// Keeps the first `length` positions of the carried state ([`LoadOptions::carrying`]) and
     /// drops the rest. State of the program itself stays, because such a program receives the
     /// position among its inputs.
-    fn cut(&mut self, _length: u64) -> Result<(), EngineError> {
+    fn truncate_state(&mut self, _length: u64) -> Result<(), EngineError> {
         Ok(())
     }
 
     /// Sets the state from which the next run starts.
     fn begin(&mut self, begins: Begins) -> Result<(), EngineError> {
         match begins {
-            Begins::Anew => self.forget(),
+            Begins::Anew => self.reset_state(),
             Begins::AsLeft => Ok(()),
-            Begins::Cut(length) => self.cut(length),
+            Begins::Cut(length) => self.truncate_state(length),
             Begins::Lanes(_) => Err(EngineError::Run {
                 engine: "the session".to_owned(),
                 operator: None,

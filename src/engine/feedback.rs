@@ -1,7 +1,7 @@
 //! A session wrapper that feeds outputs of a run back as inputs of the next one, such as a KV
 //! cache.
 //!
-//! Engines that cannot carry state by themselves wrap their sessions in it ([`around`]).
+//! Engines that cannot carry state by themselves wrap their sessions in it ([`with_feedback`]).
 //!
 //! Invariant: the carried state changes only after a successful run. The wrapper knows no engine
 //! and no model.
@@ -9,12 +9,12 @@
 use super::carrying::{Begins, Carrying};
 use super::contract::{Answer, LoadRequest, Session};
 use super::error::EngineError;
-use super::lanes::{Kept, Next, Packed};
+use super::lanes::{LaneStates, NextRun, PackedStates};
 use super::provider::Placement;
 use crate::tensor::{Tensor, TensorSpec};
 
 /// Wraps the session so that it carries the state that `request` asks for.
-pub(super) fn around(
+pub(super) fn with_feedback(
     engine: &'static str,
     session: Box<dyn Session>,
     request: &LoadRequest,
@@ -33,8 +33,8 @@ pub(super) fn around(
         taken: carrying.taken(signature),
         carrying: carrying.clone(),
         begun: Vec::new(),
-        kept: Kept::default(),
-        next: Next::first(),
+        kept: LaneStates::default(),
+        next: NextRun::first(),
     };
     fed.begun = fed.begun()?;
     Ok(Box::new(fed))
@@ -60,8 +60,8 @@ struct Feedback {
     taken: Vec<usize>,
     /// The initial state of a lane that keeps nothing, in the order of [`Carrying::states`].
     begun: Vec<Tensor>,
-    kept: Kept,
-    next: Next,
+    kept: LaneStates,
+    next: NextRun,
 }
 
 impl Feedback {
@@ -76,7 +76,7 @@ impl Feedback {
     }
 
     /// Returns all inputs in the signature's order: the given ones and the carried state.
-    fn woven(&self, given: &[Tensor], packed: &Packed) -> Result<Vec<Tensor>, EngineError> {
+    fn woven(&self, given: &[Tensor], packed: &PackedStates) -> Result<Vec<Tensor>, EngineError> {
         if given.len() != self.given.len() {
             let (found, expected) = (given.len(), self.given.len());
             return Err(self.failed(format!("expected {expected} inputs, got {found}")));
@@ -136,7 +136,7 @@ impl Session for Feedback {
         })
     }
 
-    fn forget(&mut self) -> Result<(), EngineError> {
+    fn reset_state(&mut self) -> Result<(), EngineError> {
         self.begin(Begins::Anew)
     }
 
@@ -149,13 +149,13 @@ impl Session for Feedback {
         }
     }
 
-    fn cut(&mut self, length: u64) -> Result<(), EngineError> {
-        let mut next = Next::first();
+    fn truncate_state(&mut self, length: u64) -> Result<(), EngineError> {
+        let mut next = NextRun::first();
         next.begin(&Begins::Cut(length));
         let cut = self.kept.pack(&self.carrying, next.rows(), &self.begun);
         cut.map_err(|reason| self.failed(reason))?;
         self.next = next;
-        self.session.cut(length)
+        self.session.truncate_state(length)
     }
 
     fn placement(&mut self) -> Placement {

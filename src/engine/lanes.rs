@@ -13,14 +13,14 @@ use super::carrying::{Begins, Carrying, Lanes};
 use crate::tensor::{DType, Tensor};
 
 /// Error if a state without positions is to be cut.
-const UNCUT: &str = "the kept state has no positions that could be cut";
+const NO_POSITIONS: &str = "the kept state has no positions that could be cut";
 
 /// The lane of runs that name no lanes.
-const ONLY: u32 = 0;
+const DEFAULT_LANE: u32 = 0;
 
 /// The part of its lane's state from which a row starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum From {
+pub(super) enum RowStart {
     /// Nothing.
     Nothing,
     /// All that its lane keeps.
@@ -33,30 +33,30 @@ pub(super) enum From {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NextRow {
     pub(super) lane: u32,
-    pub(super) from: From,
+    pub(super) from: RowStart,
 }
 
 /// The rows of the next run.
 #[derive(Debug)]
-pub(super) struct Next(Vec<NextRow>);
+pub(super) struct NextRun(Vec<NextRow>);
 
-impl Next {
+impl NextRun {
     /// The rows of a session's first run.
     pub(super) fn first() -> Self {
         Self(vec![NextRow {
-            lane: ONLY,
-            from: From::All,
+            lane: DEFAULT_LANE,
+            from: RowStart::All,
         }])
     }
 
     /// Sets the rows of the next run. Returns the lanes to forget before it: all of them, or some.
     pub(super) fn begin(&mut self, begins: &Begins) -> Forgotten {
-        let only = |from| vec![NextRow { lane: ONLY, from }];
+        let only = |from| vec![NextRow { lane: DEFAULT_LANE, from }];
         let (rows, forgotten) = match begins {
-            Begins::Anew => (only(From::Nothing), Forgotten::All),
-            Begins::AsLeft => (only(From::All), Forgotten::Some(Vec::new())),
-            Begins::Cut(length) => (only(From::First(*length)), Forgotten::Some(Vec::new())),
-            Begins::Lanes(lanes) => (rows(lanes), gone(lanes)),
+            Begins::Anew => (only(RowStart::Nothing), Forgotten::All),
+            Begins::AsLeft => (only(RowStart::All), Forgotten::Some(Vec::new())),
+            Begins::Cut(length) => (only(RowStart::First(*length)), Forgotten::Some(Vec::new())),
+            Begins::Lanes(lanes) => (rows(lanes), forgotten_lanes(lanes)),
         };
         self.0 = rows;
         forgotten
@@ -70,7 +70,7 @@ impl Next {
     /// Records a successful run: by default the next run continues after it.
     pub(super) fn ran(&mut self) {
         for row in &mut self.0 {
-            row.from = From::All;
+            row.from = RowStart::All;
         }
     }
 }
@@ -96,14 +96,14 @@ fn rows(lanes: &Lanes) -> Vec<NextRow> {
     let rows = lanes.rows.iter().map(|row| NextRow {
         lane: row.lane,
         from: match row.held {
-            0 => From::Nothing,
-            held => From::First(held),
+            0 => RowStart::Nothing,
+            held => RowStart::First(held),
         },
     });
     rows.collect()
 }
 
-fn gone(lanes: &Lanes) -> Forgotten {
+fn forgotten_lanes(lanes: &Lanes) -> Forgotten {
     if lanes.anew {
         Forgotten::All
     } else {
@@ -113,18 +113,18 @@ fn gone(lanes: &Lanes) -> Forgotten {
 
 /// The states of all lanes, as tensors of one row each.
 #[derive(Debug, Default)]
-pub(super) struct Kept(BTreeMap<u32, Vec<Tensor>>);
+pub(super) struct LaneStates(BTreeMap<u32, Vec<Tensor>>);
 
 /// The states of a run's rows, packed into one tensor per state.
 #[derive(Debug)]
-pub(super) struct Packed {
+pub(super) struct PackedStates {
     /// The packed states, in the order of [`Carrying::states`].
     pub(super) states: Vec<Tensor>,
     /// The number of positions of each row that count.
     held: Vec<u64>,
 }
 
-impl Kept {
+impl LaneStates {
     /// Forgets lanes.
     pub(super) fn forget(&mut self, forgotten: &Forgotten) {
         self.0.retain(|lane, _| !forgotten.has(*lane));
@@ -142,28 +142,28 @@ impl Kept {
         carrying: &Carrying,
         rows: &[NextRow],
         begun: &[Tensor],
-    ) -> Result<Packed, String> {
+    ) -> Result<PackedStates, String> {
         let of_rows: Result<Vec<Vec<Tensor>>, String> = rows
             .iter()
             .map(|row| self.of_row(carrying, *row, begun))
             .collect();
         let mut of_rows = of_rows?;
         if let [only] = of_rows.as_mut_slice() {
-            return Ok(Packed {
+            return Ok(PackedStates {
                 states: std::mem::take(only),
                 held: Vec::new(),
             });
         }
-        let mut packed = Packed {
+        let mut packed = PackedStates {
             states: Vec::with_capacity(carrying.states.len()),
             held: Vec::new(),
         };
         for (place, state) in carrying.states.iter().enumerate() {
-            let axis = state.axis.ok_or_else(|| UNCUT.to_owned())?;
+            let axis = state.axis.ok_or_else(|| NO_POSITIONS.to_owned())?;
             let of_rows = of_rows.iter().map(|states| states[place].clone());
             let of_rows: Vec<Tensor> = of_rows.collect();
             packed.held = of_rows.iter().map(|state| state.shape()[axis]).collect();
-            packed.states.push(filled_up(of_rows, axis)?);
+            packed.states.push(concat_padded(of_rows, axis)?);
         }
         Ok(packed)
     }
@@ -176,14 +176,14 @@ impl Kept {
     ) -> Result<Vec<Tensor>, String> {
         let kept = self.0.get(&row.lane).map_or(begun, Vec::as_slice);
         let length = match row.from {
-            From::Nothing => return Ok(begun.to_vec()),
-            From::All => return Ok(kept.to_vec()),
-            From::First(length) => length,
+            RowStart::Nothing => return Ok(begun.to_vec()),
+            RowStart::All => return Ok(kept.to_vec()),
+            RowStart::First(length) => length,
         };
         let states = carrying.states.iter().zip(kept);
         states
             .map(|(state, tensor)| {
-                let axis = state.axis.ok_or_else(|| UNCUT.to_owned())?;
+                let axis = state.axis.ok_or_else(|| NO_POSITIONS.to_owned())?;
                 let part = tensor.clone().part(axis, 0..length);
                 part.map_err(|error| error.to_string())
             })
@@ -195,7 +195,7 @@ impl Kept {
         &mut self,
         carrying: &Carrying,
         rows: &[NextRow],
-        packed: &Packed,
+        packed: &PackedStates,
         states: Vec<Tensor>,
     ) -> Result<(), String> {
         if let [only] = rows {
@@ -205,12 +205,12 @@ impl Kept {
         let longest = packed.longest();
         let mut of_rows: Vec<Vec<Tensor>> = rows.iter().map(|_| Vec::new()).collect();
         for (carried, state) in carrying.states.iter().zip(&states) {
-            let axis = carried.axis.ok_or_else(|| UNCUT.to_owned())?;
+            let axis = carried.axis.ok_or_else(|| NO_POSITIONS.to_owned())?;
             for (place, kept) in of_rows.iter_mut().enumerate() {
                 let row = place as u64;
                 let row = state.clone().part(0, row..row + 1);
                 let row = row.map_err(|error| error.to_string())?;
-                kept.push(without_hole(&row, axis, packed.held[place]..longest)?);
+                kept.push(without_range(&row, axis, packed.held[place]..longest)?);
             }
         }
         for (row, states) in rows.iter().zip(of_rows) {
@@ -221,7 +221,7 @@ impl Kept {
 }
 
 /// All lanes.
-impl IntoIterator for Kept {
+impl IntoIterator for LaneStates {
     type Item = (u32, Vec<Tensor>);
     type IntoIter = std::collections::btree_map::IntoIter<u32, Vec<Tensor>>;
 
@@ -230,7 +230,7 @@ impl IntoIterator for Kept {
     }
 }
 
-impl Packed {
+impl PackedStates {
     /// Returns the mask of a run of these rows. `given` has, for each row, ones for its kept and
     /// added positions and zeros after them. In the result the added positions follow the longest
     /// row.
@@ -272,7 +272,7 @@ fn one(dtype: DType) -> Option<Vec<u8>> {
 }
 
 /// Concatenates rows and pads each with zeros at the end to the longest.
-fn filled_up(rows: Vec<Tensor>, axis: usize) -> Result<Tensor, String> {
+fn concat_padded(rows: Vec<Tensor>, axis: usize) -> Result<Tensor, String> {
     let longest = rows.iter().map(|row| row.shape()[axis]).max().unwrap_or(0);
     let rows: Result<Vec<Tensor>, String> = rows
         .into_iter()
@@ -280,14 +280,14 @@ fn filled_up(rows: Vec<Tensor>, axis: usize) -> Result<Tensor, String> {
             let mut shape = row.shape().to_vec();
             shape[axis] = longest - shape[axis];
             let zeros = Tensor::zeros(row.dtype(), shape).map_err(|error| error.to_string())?;
-            beside(&[row, zeros], axis)
+            concat(&[row, zeros], axis)
         })
         .collect();
-    beside(&rows?, 0)
+    concat(&rows?, 0)
 }
 
 /// Returns a tensor without the positions in `hole`.
-fn without_hole(
+fn without_range(
     tensor: &Tensor,
     axis: usize,
     hole: std::ops::Range<u64>,
@@ -297,21 +297,21 @@ fn without_hole(
         let part = tensor.clone().part(axis, range);
         part.map_err(|error| error.to_string())
     };
-    beside(&[part(0..hole.start)?, part(hole.end..size)?], axis)
+    concat(&[part(0..hole.start)?, part(hole.end..size)?], axis)
 }
 
-fn beside(tensors: &[Tensor], axis: usize) -> Result<Tensor, String> {
+fn concat(tensors: &[Tensor], axis: usize) -> Result<Tensor, String> {
     Tensor::joined(tensors, axis).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::carrying::{Carried, Row};
+    use crate::engine::carrying::{CarriedTensor, LaneRow};
 
     fn carrying() -> Carrying {
         Carrying {
-            states: vec![Carried {
+            states: vec![CarriedTensor {
                 input: 1,
                 output: 0,
                 axis: Some(1),
@@ -330,8 +330,8 @@ mod tests {
         vec![tensor(&[1, 0, 1], &[])]
     }
 
-    fn lanes(next: &mut Next, rows: &[(u32, u64)], anew: bool, gone: &[u32]) -> Forgotten {
-        let rows = rows.iter().map(|(lane, held)| Row {
+    fn lanes(next: &mut NextRun, rows: &[(u32, u64)], anew: bool, gone: &[u32]) -> Forgotten {
+        let rows = rows.iter().map(|(lane, held)| LaneRow {
             lane: *lane,
             held: *held,
         });
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn rows_of_many_lengths_share_a_run() {
-        let (carrying, mut kept, mut next) = (carrying(), Kept::default(), Next::first());
+        let (carrying, mut kept, mut next) = (carrying(), LaneStates::default(), NextRun::first());
         for (lane, values) in [(3, &[1.0, 2.0, 3.0][..]), (5, &[7.0])] {
             lanes(&mut next, &[(lane, 0)], false, &[]);
             let packed = kept.pack(&carrying, next.rows(), &begun());
@@ -373,8 +373,8 @@ mod tests {
     }
 
     #[test]
-    fn lanes_are_forgotten_when_they_are_said_to_be() {
-        let (carrying, mut kept, mut next) = (carrying(), Kept::default(), Next::first());
+    fn requested_lanes_are_forgotten() {
+        let (carrying, mut kept, mut next) = (carrying(), LaneStates::default(), NextRun::first());
         for lane in [0, 1, 2] {
             kept.0.insert(lane, vec![tensor(&[1, 1, 1], &[1.0])]);
         }

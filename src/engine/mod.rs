@@ -39,8 +39,8 @@ pub mod ort;
 pub mod tract;
 
 pub use byte_sums::ByteSums;
-pub use carrying::{Along, Begins, Carried, Carrying, Lanes, Row};
-pub use contract::{Answer, Engine, Gaps, LoadOptions, LoadRequest, Needs, Session};
+pub use carrying::{TensorAxis, Begins, CarriedTensor, Carrying, Lanes, LaneRow};
+pub use contract::{Answer, Engine, Gaps, LoadOptions, LoadRequest, RequiredFiles, Session};
 pub use error::EngineError;
 pub use offer::Offer;
 pub use ort_option::OrtOption;
@@ -62,14 +62,14 @@ pub fn engine(name: &str) -> Option<&'static dyn Engine> {
 
 /// Returns the notice for answers of built-in engines to this method, if they read a backend's
 /// program portably.
-pub fn reading_everywhere(format: &str, method: &Method) -> Option<Reading> {
+pub fn reading_without_library(format: &str, method: &Method) -> Option<Reading> {
     let mut everywhere = ENGINES.iter().filter(|engine| engine.is_everywhere());
-    everywhere.find_map(|engine| engine.reading(format, method))
+    everywhere.find_map(|engine| engine.portable_reading(format, method))
 }
 
 /// Returns the gaps that all built-in engines share for this method. Such a method runs only with a
 /// native library. `None` if one of them runs all of it.
-pub fn gaps_everywhere(format: &str, method: &Method) -> Option<Gaps> {
+pub fn gaps_without_library(format: &str, method: &Method) -> Option<Gaps> {
     let mut everywhere = ENGINES.iter().filter(|engine| engine.is_everywhere());
     let first = everywhere.next()?.gaps(format, method)?;
     everywhere
@@ -77,10 +77,10 @@ pub fn gaps_everywhere(format: &str, method: &Method) -> Option<Gaps> {
         .then_some(first)
 }
 
-/// Like [`gaps_everywhere`], for the contents of a model file: the operators in the payloads of
+/// Like [`gaps_without_library`], for the contents of a model file: the operators in the payloads of
 /// delegates. On Apple's systems a native engine may support these payloads, which shows only when
 /// the method runs; the result is `None` then.
-pub fn gaps_inside_everywhere(model: &Path, format: &str, method: &Method) -> Option<Gaps> {
+pub fn payload_gaps_without_library(model: &Path, format: &str, method: &Method) -> Option<Gaps> {
     let native = |engine: &&&dyn Engine| engine.is_built() && !engine.is_everywhere();
     let mut native = ENGINES.iter().filter(native);
     if cfg!(target_vendor = "apple") && native.any(|engine| !engine.offers(format, None).is_empty())
@@ -88,8 +88,8 @@ pub fn gaps_inside_everywhere(model: &Path, format: &str, method: &Method) -> Op
         return None;
     }
     let mut everywhere = ENGINES.iter().filter(|engine| engine.is_everywhere());
-    let first = everywhere.next()?.gaps_inside(model, format, method)?;
+    let first = everywhere.next()?.payload_gaps(model, format, method)?;
     everywhere
-        .all(|engine| engine.gaps_inside(model, format, method).is_some())
+        .all(|engine| engine.payload_gaps(model, format, method).is_some())
         .then_some(first)
 }

@@ -5,7 +5,7 @@
 //! Another engine would repeat such an error, or answer for an invalid model.
 
 /// The phrases, in lower case.
-const BEYOND: [&str; 15] = [
+const UNSUPPORTED_PHRASES: [&str; 15] = [
     "not supported",
     "unsupported",
     "not implemented",
@@ -26,7 +26,7 @@ const BEYOND: [&str; 15] = [
 /// Returns `true` if a message says that the library does not support something.
 pub(super) fn tells_beyond(message: &str) -> bool {
     let message = message.to_lowercase();
-    BEYOND.iter().any(|words| message.contains(words))
+    UNSUPPORTED_PHRASES.iter().any(|words| message.contains(words))
 }
 
 #[cfg(test)]

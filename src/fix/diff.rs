@@ -1,15 +1,16 @@
-//! Differences of texts as `diff -u` writes them.
+//! Unified diffs of texts, like `diff -u`.
 
 use std::time::Duration;
 
 use similar::TextDiff;
 
-/// Lines around a difference.
+/// Number of context lines.
 const CONTEXT: usize = 3;
-/// How long the smallest difference is looked for; after that any will do.
+/// Time limit of the search for the smallest diff; after it, any diff is accepted.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The difference between two texts of the file at `path`, for `patch -p1`; empty if there is none.
+/// Returns a diff between two texts of the file at `path`, for `patch -p1`; empty if they are
+/// equal.
 pub fn unified(path: &str, before: &str, after: &str) -> String {
     if before == after {
         return String::new();

@@ -1,8 +1,8 @@
-//! One file, fixed in memory.
+//! Fixes one file in memory.
 //!
-//! Invariant: what is fixed unasked leaves no finding that was not there. A safe fix that would, together with the
-//! safe fixes of what it uncovers, is left to who gives consent. Of a text that did not parse nothing was known:
-//! everything that is found in it afterwards was there.
+//! Invariant: safe fixes leave no new finding. A safe fix that would cause one, even together with
+//! the safe fixes of the new findings, is treated as unsafe. If the original text did not parse,
+//! its findings were unknown, so every finding after it first parses counts as old.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -14,38 +14,38 @@ use crate::source::Span;
 use crate::source::edit::{TextEdit, apply};
 use crate::validate::Recheck;
 
-/// Most rounds of one file. A round makes every fix that is known and touches no other; what they uncover is
-/// the next one's.
+/// Maximum number of rounds per file. A round applies all known fixes that do not overlap; the next
+/// round fixes the findings that appear then.
 const MAX_ROUNDS: usize = 32;
-/// Most fixes that are tried one by one.
+/// Maximum number of fixes tried one by one.
 const MAX_TRIES: usize = 200;
 
-/// A file as it was, and as it shall be.
+/// A file before and after its fixes.
 #[derive(Debug)]
 pub struct Draft {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
     /// Its path as reports show it.
     pub shown: String,
-    /// The text as it was.
+    /// The original text.
     pub before: String,
-    /// The text with its fixes.
+    /// The text with the fixes applied.
     pub text: String,
-    /// The fixes, in their order.
+    /// The applied fixes, in order.
     pub fixed: Vec<Fixed>,
     /// The findings in `text`.
     pub diagnostics: Vec<Diagnostic>,
-    /// Why something was not fixed.
+    /// The reason why something was not fixed.
     pub refused: Option<String>,
     /// The findings in `before`.
     found_before: Vec<Diagnostic>,
 }
 
-/// A finding's fix, across texts.
+/// Identifies the fix of a finding across versions of the text.
 type FixKey = (&'static str, String, String);
 
 impl Draft {
-    /// Makes every fix that is wanted; `None` if the file is no package's.
+    /// Applies every selected fix; `None` if the file is not part of a package.
     pub fn of(
         options: &Options,
         recheck: &Recheck<'_>,
@@ -75,12 +75,12 @@ impl Draft {
         Some(draft)
     }
 
-    /// Whether the text is another than it was.
+    /// Returns whether the text has changed.
     pub(super) fn is_changed(&self) -> bool {
         self.text != self.before
     }
 
-    /// Leaves the file as it was.
+    /// Restores the original text and records the reason.
     pub(super) fn refuse(&mut self, reason: &str) {
         self.reset();
         self.refused = Some(reason.to_owned());
@@ -92,7 +92,8 @@ impl Draft {
         self.fixed.clear();
     }
 
-    /// Makes all fixes, as many as possible at a time. Returns whether the file is no worse than it was.
+    /// Applies all fixes, as many as possible at a time. Returns whether the result is no worse
+    /// than the original.
     fn all_together(&mut self, bench: &Bench<'_>) -> bool {
         let before = self.found_before.clone();
         let Some(after) = bench.closed(State::of(self), |_| true) else {
@@ -105,8 +106,8 @@ impl Draft {
         is_better
     }
 
-    /// Makes one fix after the other, each with the fixes of what it uncovers; leaves those after which the file
-    /// would be worse.
+    /// Applies the fixes one by one, each with the fixes of the findings that it causes. Skips a
+    /// fix after which the file would be worse.
     fn one_by_one(&mut self, bench: &Bench<'_>) {
         let mut left: HashSet<FixKey> = HashSet::new();
         let mut demoted: HashSet<FixKey> = HashSet::new();
@@ -136,7 +137,7 @@ impl Draft {
                     let (code, name) = (made.rule.code, made.rule.name);
                     self.refused.get_or_insert_with(|| {
                         format!(
-                            "{code} {name}: to {} would make more errors than it fixes",
+                            "{code} {name}: the fix would cause more errors than it fixes: {}",
                             made.title
                         )
                     });
@@ -161,12 +162,12 @@ impl Draft {
     }
 }
 
-/// A text on its way, with what is found in it.
+/// An intermediate text with its findings.
 struct State {
     text: String,
     fixed: Vec<Fixed>,
     diagnostics: Vec<Diagnostic>,
-    /// What was found when the text first parsed, if it did not at the beginning.
+    /// The findings when the text first parsed, if the original did not.
     first_parsed: Option<Vec<Diagnostic>>,
 }
 
@@ -180,7 +181,7 @@ impl State {
         }
     }
 
-    /// The text with more edits; `None` if they do not go together.
+    /// Applies more edits; `None` if they overlap.
     fn with(
         mut self,
         bench: &Bench<'_>,
@@ -197,13 +198,13 @@ impl State {
         Some(self)
     }
 
-    /// The findings that were there before any fix, as far as they could be known.
+    /// Returns the findings that existed before any fix, as far as they could be known.
     fn known_from(&self, before: &[Diagnostic]) -> Vec<Diagnostic> {
         self.first_parsed.clone().unwrap_or_else(|| before.to_vec())
     }
 }
 
-/// What a file is checked with.
+/// The context for checking a file.
 struct Bench<'a> {
     options: &'a Options,
     recheck: &'a Recheck<'a>,
@@ -211,8 +212,8 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Makes the fixes of all findings that `is_meant`, round by round, until none is proposed; `None` if they undo
-    /// one another or leave no package.
+    /// Applies the fixes of all findings that `is_meant`, round by round, until none is left.
+    /// `None` if fixes undo each other, or if the file is no longer part of a package.
     fn closed(&self, mut state: State, is_meant: impl Fn(&Diagnostic) -> bool) -> Option<State> {
         let mut seen = HashSet::from([state.text.clone()]);
         for _ in 0..MAX_ROUNDS {
@@ -236,8 +237,8 @@ impl Bench<'_> {
         Some(state)
     }
 
-    /// Whether findings after fixes are worse than those before: more errors, or, of fixes that nobody consented
-    /// to, anything that was not there.
+    /// Returns whether the findings after the fixes are worse than before: more errors or, for safe
+    /// fixes, any new finding.
     fn is_worse(&self, before: &[Diagnostic], after: &[Diagnostic]) -> bool {
         has_more_errors(before, after)
             || self.options.boldest == Applicability::Safe && added(before, after).is_some()
@@ -250,7 +251,7 @@ impl Bench<'_> {
 }
 
 impl Fixed {
-    /// A finding and its fix.
+    /// Records a finding and its fix.
     pub(super) fn new(diagnostic: &Diagnostic, fix: &Fix) -> Self {
         Self {
             rule: diagnostic.rule,
@@ -260,7 +261,7 @@ impl Fixed {
     }
 }
 
-/// Fixes of texts that are to be made, with their findings.
+/// Returns the selected fixes that only edit text, with their findings.
 fn wanted<'d>(
     options: &'d Options,
     diagnostics: &'d [Diagnostic],
@@ -270,7 +271,7 @@ fn wanted<'d>(
     fixes.filter(|(_, fix)| fix.rename.is_none() && !fix.edits.is_empty())
 }
 
-/// Those of them that do not touch one another, the first before the others.
+/// Returns the fixes that do not overlap with an earlier one.
 fn picked<'d>(
     options: &'d Options,
     diagnostics: &'d [Diagnostic],
@@ -285,8 +286,9 @@ fn key_of(one: &Diagnostic, fix: &Fix) -> FixKey {
     (one.rule.code, one.pointer.clone(), fix.title.clone())
 }
 
-/// The first finding after fixes that was not there before. Of one that is known, the place or the words may have
-/// changed, not both: elements move up when one before them goes, and a list of what is missing gets shorter.
+/// Returns the first finding that did not exist before. A known finding may have moved or changed
+/// its wording, but not both: elements move up when an earlier one is removed, and a list of
+/// missing items gets shorter.
 fn added<'d>(before: &[Diagnostic], after: &'d [Diagnostic]) -> Option<&'d Diagnostic> {
     let places: HashSet<_> = before
         .iter()
@@ -302,14 +304,14 @@ fn added<'d>(before: &[Diagnostic], after: &'d [Diagnostic]) -> Option<&'d Diagn
     })
 }
 
-/// Pieces of the text that are changed already, by where they begin.
+/// The parts of the text that are already changed, by start offset.
 #[derive(Default)]
 struct Taken {
     spans: std::collections::BTreeMap<usize, usize>,
 }
 
 impl Taken {
-    /// Takes all of these pieces, unless one of them touches what is taken.
+    /// Claims the spans of all edits, unless one of them touches a claimed span.
     fn take(&mut self, edits: &[TextEdit]) -> bool {
         let is_free = edits.iter().all(|edit| self.is_free(edit.span));
         if is_free {
@@ -320,18 +322,19 @@ impl Taken {
     }
 
     fn is_free(&self, span: Span) -> bool {
-        // Pieces that are taken do not touch: the last that begins before the end is the one to ask.
+        // Claimed spans do not touch each other, so only the last one that starts before the end
+        // matters.
         let before = self.spans.range(..=span.end).next_back();
         before.is_none_or(|(_, end)| *end < span.start)
     }
 }
 
-/// Whether a text does not parse: of such a text nothing else is known.
+/// Returns whether the text does not parse; then nothing else is known about it.
 fn is_no_json(diagnostics: &[Diagnostic]) -> bool {
     diagnostics.iter().any(|one| one.rule.name == "json-syntax")
 }
 
-/// Whether a text has more errors than one before it, or does not parse where that did.
+/// Returns whether a text has more errors than before, or no longer parses.
 fn has_more_errors(before: &[Diagnostic], after: &[Diagnostic]) -> bool {
     match (is_no_json(before), is_no_json(after)) {
         (true, false) => false,

@@ -1,14 +1,14 @@
-//! Whether a file may get another name: only if nothing is left that names it by the one it has.
+//! Decides whether a file may be renamed: only if every reference to its old name gets updated.
 
 use std::path::{Path, PathBuf};
 
 use super::Options;
 use crate::package::{Discovery, Mention, Roots, Surroundings};
 
-/// Most entries of directories that are looked at for what names a file.
+/// Maximum number of directory entries inspected for references.
 const MAX_ENTRIES: usize = 500_000;
 
-/// Looks after what was not named.
+/// Searches for references outside the given paths.
 pub(super) struct Guard<'d> {
     pub(super) discovery: &'d Discovery,
     pub(super) roots: Roots,
@@ -17,7 +17,7 @@ pub(super) struct Guard<'d> {
 }
 
 impl<'d> Guard<'d> {
-    /// For configs and the files that they want to be renamed.
+    /// Prepares the search for the given configs and the files to be renamed.
     pub(super) fn new<'p>(
         options: &Options,
         discovery: &'d Discovery,
@@ -43,8 +43,8 @@ impl<'d> Guard<'d> {
         }
     }
 
-    /// Why `file`, named by the config at `config`, keeps its name: something names it that would not be changed.
-    /// `text_of` has the texts that configs will have.
+    /// Returns the reason why `file`, referenced by the config at `config`, must keep its name: a
+    /// reference that would not be updated. `text_of` returns the planned new texts of configs.
     pub(super) fn objection(
         &self,
         config: &Path,
@@ -56,22 +56,22 @@ impl<'d> Guard<'d> {
         let mention = self.surroundings.mention(&absolute, roots, text_of)?;
         let why = match &mention {
             Mention::Config(path) if self.is_found(path) => format!(
-                "{} names it where no fix changes it; write the new name there by hand",
+                "{} references it where no fix applies; write the new name there by hand",
                 roots.shown(path)
             ),
             Mention::Config(path) if self.is_named(path) => format!(
-                "{other} names it, too, and is left out of what is walked; `pkgtool fix --unsafe {other} {own}` \
+                "{other} references it too, but is excluded from this run; `pkgtool fix --unsafe {other} {own}` \
                  changes both",
                 other = roots.shown(path),
                 own = roots.shown(&roots.absolute(config)),
             ),
             Mention::Config(path) => format!(
-                "{} names it, too, and is not among what was named; `pkgtool fix --unsafe {}` changes both",
+                "{} references it too, but was not given; `pkgtool fix --unsafe {}` changes both",
                 roots.shown(path),
                 self.above_both(config, path)
             ),
             Mention::Broken(path) => format!(
-                "the text of {} names it, too, and is no JSON; mend it, then run again",
+                "the text of {} references it too, but is invalid JSON; correct it, then run again",
                 roots.shown(path)
             ),
             Mention::Link(path) => format!(
@@ -79,14 +79,14 @@ impl<'d> Guard<'d> {
                 roots.shown(path)
             ),
             Mention::Unknown(directory) => format!(
-                "there is too much in {} to know what else names it; rename it by hand, in all configs that name it",
+                "{} has too many entries to find all references; rename it by hand, in all configs that reference it",
                 roots.shown(directory)
             ),
         };
         Some(format!("{} keeps its name: {why}", roots.shown(&absolute)))
     }
 
-    /// Whether a config is one of those that are mended.
+    /// Returns whether a config is one of those being fixed.
     fn is_found(&self, path: &Path) -> bool {
         let real = path.canonicalize().ok();
         let mut found = self.discovery.found.iter();
@@ -98,7 +98,8 @@ impl<'d> Guard<'d> {
         self.named.iter().any(|named| path.starts_with(named))
     }
 
-    /// The directory to name for both configs: their repository, else the nearest above both.
+    /// Returns the directory that contains both configs: their repository, else their nearest
+    /// common ancestor.
     fn above_both(&self, one: &Path, other: &Path) -> String {
         let [one, other] = [one, other].map(|path| self.roots.absolute(path));
         let directory = one.parent().unwrap_or(&one);

@@ -1,8 +1,8 @@
-//! Mending: findings that carry a fix, carried out.
+//! `pkgtool fix`: applies the fixes that findings carry.
 //!
-//! Each file is mended in memory, round by round, until its rules have nothing more to propose; then it is
-//! written, whole or not at all. Invariant: no file gets worse: with more errors than it had, or no longer
-//! JSON, it is left as it was. Knows no rule.
+//! Each file is fixed in memory, round by round, until no rule proposes a fix; then it is written
+//! atomically. Invariant: no file gets worse. If a file would have more errors than before, or
+//! would no longer parse, it is left unchanged. This module knows no specific rule.
 
 mod diff;
 mod draft;
@@ -25,66 +25,68 @@ use rename::Proposed;
 pub use diff::unified;
 pub use draft::Draft;
 
-/// Most passes over all files: each ends with renamings, after which files are looked at anew.
+/// Maximum number of passes over all files. Each pass ends with renamings, after which files are
+/// checked again.
 const MAX_PASSES: usize = 8;
-/// Threads that write files: they mostly wait for the disk.
+/// Number of threads that write files. They mostly wait for the disk.
 const WRITERS: usize = 16;
 
-/// What to mend, and how.
+/// The findings to fix, and the settings.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The files, and how they are checked.
+    /// The files, and the settings of their validation.
     pub validate: validate::Options,
-    /// The boldest fixes that are made.
+    /// The riskiest applicability of fixes to apply.
     pub boldest: Applicability,
-    /// Codes of the rules whose findings are mended; empty for all.
+    /// Codes of the rules whose findings are fixed; empty for all.
     pub only: BTreeSet<&'static str>,
-    /// Whether files are changed; otherwise it is only told how they would be.
+    /// Write the files; otherwise only compute the changes.
     pub writes: bool,
 }
 
-/// What became of all files.
+/// The result for all files.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Files for which there was something to do, in the order of their paths.
+    /// Files with fixes, renamings or refusals, sorted by path.
     pub files: Vec<Mended>,
-    /// What is left in the files, as they are or would be; without what is said of several files together.
+    /// The remaining findings, after the real or planned fixes. Findings that compare several files
+    /// are not included.
     pub left: Vec<Diagnostic>,
-    /// How many files were looked at.
+    /// Number of checked files.
     pub checked: usize,
 }
 
-/// What became of one file.
+/// The result for one file.
 #[derive(Debug)]
 pub struct Mended {
     /// Its path.
     pub path: PathBuf,
     /// The path as reports show it.
     pub shown: String,
-    /// The text as it was.
+    /// The original text.
     pub before: String,
-    /// The text as it is, or would be.
+    /// The new text, written or planned.
     pub after: String,
-    /// What was fixed.
+    /// The applied fixes.
     pub fixed: Vec<Fixed>,
-    /// Files that got another name.
+    /// Renamed files.
     pub renamed: Vec<Rename>,
-    /// Why it was not done.
+    /// The reason why a fix was not applied.
     pub refused: Option<String>,
 }
 
-/// A fix that was made.
+/// An applied fix.
 #[derive(Debug, Clone)]
 pub struct Fixed {
-    /// The rule whose finding it mends.
+    /// The rule whose finding it fixes.
     pub rule: &'static RuleMeta,
-    /// What it does, as an order.
+    /// The change, as an imperative phrase.
     pub title: String,
-    /// Whether it is made unasked.
+    /// Whether the fix is safe or unsafe.
     pub applicability: Applicability,
 }
 
-/// Mends everything below the paths of the options, as far as the project wants to hear of it.
+/// Fixes everything below the given paths, under the project's settings.
 pub fn fix(options: &Options, policy: &Policy) -> Result<Outcome, validate::Error> {
     validate::check_names(&options.validate.paths)?;
     let mut outcome = Outcome::default();
@@ -124,7 +126,7 @@ pub fn fix(options: &Options, policy: &Policy) -> Result<Outcome, validate::Erro
     Ok(outcome)
 }
 
-/// Every file mended in memory and, if that is wanted, written.
+/// Fixes every file in memory and writes it if requested.
 fn drafts(
     options: &Options,
     discovery: &Discovery,
@@ -154,7 +156,7 @@ fn drafts(
     Ok(drafts)
 }
 
-/// Writes a file that was mended.
+/// Writes a fixed file.
 fn write_out(draft: &mut Draft) {
     if draft.is_changed()
         && let Err(error) = write::replace(&draft.path, &draft.before, &draft.text)
@@ -164,7 +166,7 @@ fn write_out(draft: &mut Draft) {
 }
 
 impl Options {
-    /// Whether a finding's fix is to be made.
+    /// Returns whether the fix of a finding is selected.
     fn wants(&self, diagnostic: &Diagnostic) -> bool {
         let is_selected = self.only.is_empty() || self.only.contains(diagnostic.rule.code);
         let fix = diagnostic.fix.as_ref();
@@ -173,18 +175,18 @@ impl Options {
 }
 
 impl Outcome {
-    /// How many fixes were made, or would be.
+    /// Returns the number of applied or planned fixes.
     pub fn fixes(&self) -> usize {
         self.files.iter().map(|file| file.fixed.len()).sum()
     }
 
-    /// How many files could not be mended.
+    /// Returns the number of files that could not be fixed.
     pub fn refusals(&self) -> usize {
         let files = self.files.iter();
         files.filter(|file| file.refused.is_some()).count()
     }
 
-    /// Marks the fix of a finding that is left as one that needs consent, if that is why it was not made.
+    /// Marks the fix of a remaining finding as unsafe if it was not applied for that reason.
     pub fn mark_consent(&self, finding: &mut Diagnostic) {
         let is_same = |one: &&Diagnostic| {
             one.rule.code == finding.rule.code
@@ -213,7 +215,7 @@ impl Outcome {
         file.refused = draft.refused;
     }
 
-    /// What is told of a file; begun with the text that it has now.
+    /// Returns the entry of a file; creates it with the file's current text.
     fn entry(&mut self, path: &PathBuf, shown: &str, text: &str) -> &mut Mended {
         let known = self.files.iter().position(|file| file.path == *path);
         let at = known.unwrap_or_else(|| {
@@ -232,7 +234,7 @@ impl Outcome {
     }
 }
 
-/// How many findings are errors.
+/// Counts the errors among the findings.
 fn errors(diagnostics: &[Diagnostic]) -> usize {
     let all = diagnostics.iter();
     all.filter(|one| one.severity == Severity::Error).count()

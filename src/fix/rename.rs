@@ -1,8 +1,10 @@
-//! Model files that get another name, in the directory and in every config that names them.
+//! Renames model files on the disk and in every config that references them.
 //!
-//! The file gets its second name first, then configs are written, the one with the finding last, then the
-//! first name goes. So whatever is interrupted leaves configs that are true, and a package that another run
-//! completes: the rules know a file of two names. A folder cannot have two: it is renamed first.
+//! Order of steps: the file first gets its new name as a second name (a hard link). Then the
+//! configs are written, the one with the finding last. Then the old name is removed. An
+//! interruption at any point leaves valid configs, and another run completes the renaming, because
+//! the rules recognize a file with two names. A directory cannot have two names, so it is renamed
+//! first.
 
 use std::collections::HashMap;
 use std::fs;
@@ -21,7 +23,7 @@ use crate::source::edit::{TextEdit, apply};
 use crate::source::replace::sync_directory;
 use crate::source::same_file::is_same_file;
 
-/// A renaming and the finding that it mends.
+/// A renaming and the finding that it fixes.
 pub(super) struct Proposed {
     path: PathBuf,
     shown: String,
@@ -31,13 +33,13 @@ pub(super) struct Proposed {
 }
 
 impl Proposed {
-    /// The config with the finding, and the file.
+    /// Returns the config with the finding, and the file.
     pub(super) fn places(&self) -> [&Path; 2] {
         [&self.path, &self.rename.from]
     }
 }
 
-/// The renamings that are wanted, each file and each name once.
+/// Returns the selected renamings, each file and each new name only once.
 pub(super) fn proposed(options: &Options, drafts: &[Draft]) -> Vec<Proposed> {
     let mut proposed: Vec<Proposed> = Vec::new();
     for draft in drafts.iter().filter(|draft| draft.refused.is_none()) {
@@ -68,7 +70,7 @@ pub(super) fn proposed(options: &Options, drafts: &[Draft]) -> Vec<Proposed> {
     proposed
 }
 
-/// Gives a file its name, or tells what would be done.
+/// Renames a file, or records the planned renaming in a dry run.
 pub(super) fn carry_out(
     options: &Options,
     guard: &Guard<'_>,
@@ -83,7 +85,8 @@ pub(super) fn carry_out(
         rename,
     } = proposed;
     let mut changes = changes(guard, &path, &rename, outcome, options.writes);
-    // The config with the finding last: until it is written, the finding is there to be mended.
+    // The config with the finding is written last, so that an interrupted renaming can be
+    // completed.
     changes.sort_by_key(|change| change.found.path == path);
     let texts = texts(outcome, &changes, options.writes);
     let objection = guard.objection(&path, &rename.from, &|real| texts.get(real).cloned());
@@ -92,7 +95,7 @@ pub(super) fn carry_out(
     } else if options.writes {
         rewrite(&rename, &changes)
     } else {
-        // It would be mended.
+        // A dry run removes the finding that would be fixed.
         let is_it = |one: &Diagnostic| {
             let place = (one.rule.code, &one.source.path, &one.pointer);
             place
@@ -126,7 +129,7 @@ pub(super) fn carry_out(
     }
 }
 
-/// A config in which a name changes.
+/// A config in which a reference changes.
 struct Change<'d> {
     found: &'d Found,
     shown: String,
@@ -134,7 +137,8 @@ struct Change<'d> {
     after: String,
 }
 
-/// What changes in the configs that name the file. A dry run goes on from what it has not written.
+/// Returns the changes in all configs that reference the file. A dry run starts from the planned
+/// texts.
 fn changes<'d>(
     guard: &Guard<'d>,
     path: &Path,
@@ -171,7 +175,7 @@ fn changes<'d>(
     changes.collect()
 }
 
-/// What configs will say, by their real paths, as far as it is not on the disk yet.
+/// Returns the planned texts of configs by their real paths, as far as they are not written yet.
 fn texts(outcome: &Outcome, changes: &[Change<'_>], is_written: bool) -> HashMap<PathBuf, String> {
     let pending = outcome.files.iter().filter(|_| !is_written);
     let pending = pending.map(|file| (&file.path, &file.after));
@@ -183,7 +187,7 @@ fn texts(outcome: &Outcome, changes: &[Change<'_>], is_written: bool) -> HashMap
         .collect()
 }
 
-/// The references to the file, with its new name.
+/// Returns edits that replace the references to the file.
 fn edits(
     roots: &Roots,
     found: &Found,
@@ -218,7 +222,7 @@ fn rewrite(rename: &Rename, changes: &[Change<'_>]) -> Result<(), String> {
         )
     };
     let metadata = fs::symlink_metadata(from).map_err(|error| failed(&error))?;
-    // A file of both names already: another run began this.
+    // The file already has both names after an interrupted run.
     if !is_same_file(from, to) && (!metadata.is_file() || fs::hard_link(from, to).is_err()) {
         if to.symlink_metadata().is_ok() {
             return Err(failed(&io::Error::from(io::ErrorKind::AlreadyExists)));
@@ -230,7 +234,8 @@ fn rewrite(rename: &Rename, changes: &[Change<'_>]) -> Result<(), String> {
         written.map_err(|error| format!("{}: {error}", change.shown))?;
     }
     sync_directory(to);
-    // Only a second name is taken away, never what someone put there meanwhile.
+    // Only the second name of the same file is removed, never a file that someone put there
+    // meanwhile.
     if is_same_file(from, to) {
         fs::remove_file(from).map_err(|error| failed(&error))?;
         sync_directory(from);

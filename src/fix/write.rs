@@ -1,6 +1,6 @@
-//! A mended text in place of the one that was read.
+//! Writes a fixed text in place of the one that was read.
 //!
-//! Invariant: what another program wrote meanwhile is not lost.
+//! Invariant: changes that another program made meanwhile are never lost.
 
 use std::fs;
 use std::io;
@@ -8,29 +8,29 @@ use std::path::Path;
 
 use crate::source::{bounds, replace};
 
-/// Why a file was not replaced.
+/// The reason why a file was not replaced.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WriteError {
-    /// Its owner does not want it to be changed.
+    /// The file is read-only.
     #[error("the file is read-only: nothing was written; allow writing to it, then run again")]
     ReadOnly,
-    /// It is not what was read.
-    #[error("the file was changed by someone else meanwhile: nothing was written; run again")]
+    /// The file has changed since it was read.
+    #[error("the file was changed meanwhile: nothing was written; run again")]
     Changed,
-    /// The system refused.
+    /// An I/O error.
     #[error("nothing was written: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Removes what an interrupted run left beside the file at `path`.
+/// Removes temporary files that an interrupted run left beside the file at `path`.
 pub(super) fn tidy(path: &Path) {
     if let Ok(target) = bounds::real(path) {
         replace::remove_abandoned(&target);
     }
 }
 
-/// Writes `after` into the file at `path` if it holds `before`. A link stays one: the file it leads to is
-/// replaced, if it is one of the package. Permissions are kept.
+/// Writes `after` to the file at `path` if it still contains `before`. A link stays a link: the
+/// file it leads to is replaced if it belongs to the package. Permissions are kept.
 pub(super) fn replace(path: &Path, before: &str, after: &str) -> Result<(), WriteError> {
     let target = bounds::real(path)?;
     if fs::metadata(&target)?.permissions().readonly() {

@@ -61,7 +61,7 @@ pub(super) struct RawParameters {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PredictRequestData<'a> {
-    /// Predict input in the service's own format, which `/openapi.json?service=ACCOUNT/NAME` describes.
+    /// Predict input in the service's own format: see `/openapi.json?service=ACCOUNT/NAME`.
     #[serde(borrow)]
     #[schema(value_type = Object)]
     data: &'a RawValue,
@@ -77,7 +77,7 @@ pub(super) struct PredictRequestData<'a> {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Predict2RequestData {
-    /// Predict input as a string: JSON for models of a package, as the service's own document describes.
+    /// Predict input as a string: JSON for models of a package.
     data: String,
     /// Predict config as a string; the service's default if omitted.
     config: Option<String>,

@@ -1,4 +1,4 @@
-//! Content of files that Git keeps: one process of `git cat-file` for many of them.
+//! Reads the content of Git objects through a single `git cat-file` process.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use super::command::command;
 use super::{Error, Repository};
 
-/// A process that gives content by id.
+/// A process that returns the content of objects by id.
 #[derive(Debug)]
 pub struct Blobs {
     child: Child,
@@ -15,7 +15,7 @@ pub struct Blobs {
 }
 
 impl Repository {
-    /// Begins to read content.
+    /// Starts the process.
     pub fn blobs(&self) -> Result<Blobs, Error> {
         let mut child = command(self.top())?
             .args(["cat-file", "--batch"])
@@ -35,7 +35,7 @@ impl Repository {
 }
 
 impl Blobs {
-    /// The content of the file with this id, if it has at most `limit` bytes; else its size.
+    /// Returns the content of the file with this id if it has at most `limit` bytes, else its size.
     pub fn bytes(&mut self, id: &str, limit: u64) -> Result<Result<Vec<u8>, u64>, Error> {
         let size = self.open(id)?;
         let mut bytes = Vec::new();
@@ -47,14 +47,14 @@ impl Blobs {
         Ok(Ok(bytes))
     }
 
-    /// Writes the content of the file with this id.
+    /// Writes the content of the file with this id to `out`.
     pub fn copy(&mut self, id: &str, out: &mut dyn Write) -> Result<u64, Error> {
         let size = self.open(id)?;
         self.rest(size, out)?;
         Ok(size)
     }
 
-    /// The size of the content, which is to be read next.
+    /// Requests an object and returns the size of the content that follows.
     fn open(&mut self, id: &str) -> Result<u64, Error> {
         let missing = || Error::NoObject(id.to_owned());
         if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
@@ -64,7 +64,7 @@ impl Blobs {
         writeln!(ask, "{id}")?;
         ask.flush()?;
         let mut head = String::new();
-        // `<id> blob <size>` or `<id> missing`.
+        // The answer is `<id> blob <size>` or `<id> missing`.
         (&mut self.answer).take(256).read_line(&mut head)?;
         let words: Vec<&str> = head.split_ascii_whitespace().collect();
         match words[..] {

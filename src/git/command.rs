@@ -1,7 +1,8 @@
-//! The `git` program, without any program that a repository names.
+//! Runs the `git` program without running any program that a repository configures.
 //!
-//! A repository that came from elsewhere has a `.git/config` and `.gitattributes` of others. Git runs what they name as
-//! filters, hooks, monitors, helpers. Invariant: no command made here runs anything but git itself, fetches, or asks.
+//! A downloaded repository has a `.git/config` and `.gitattributes` written by others, and Git runs
+//! the filters, hooks, monitors and helpers in them. Invariant: a command created here runs only
+//! git itself, never fetches and never prompts.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,7 +10,7 @@ use std::{env, io};
 
 use super::Error;
 
-/// Settings that stand above those of the repository.
+/// Settings that override those of the repository.
 const SETTINGS: [(&str, &str); 12] = [
     ("core.askPass", ""),
     ("core.editor", "false"),
@@ -21,12 +22,12 @@ const SETTINGS: [(&str, &str); 12] = [
     ("credential.helper", ""),
     ("diff.submodule", "short"),
     ("protocol.allow", "never"),
-    // A directory that looks like a repository without a working tree is none.
+    // A directory that looks like a bare repository does not count as one.
     ("safe.bareRepository", "explicit"),
     ("submodule.recurse", "false"),
 ];
 
-/// Variables that name programs, or files that Git writes.
+/// Environment variables that name programs, or files that Git writes.
 const VARIABLES: [&str; 13] = [
     "GIT_ASKPASS",
     "GIT_EDITOR",
@@ -43,18 +44,18 @@ const VARIABLES: [&str; 13] = [
     "SSH_ASKPASS",
 ];
 
-/// The settings of a filter that name a program or demand one.
+/// The settings of a filter that name a program or make it mandatory.
 const FILTER_KEYS: [&str; 4] = ["clean", "process", "required", "smudge"];
 
-/// How many settings the environment brings already.
+/// The environment variable with the number of settings that are already in the environment.
 const COUNT: &str = "GIT_CONFIG_COUNT";
 
-/// A command of Git in a directory.
+/// Creates a Git command in a directory.
 pub(super) fn command(directory: &Path) -> Result<Command, Error> {
     command_with(directory, &[])
 }
 
-/// The same with these settings besides.
+/// Like [`command()`], with additional settings.
 pub(super) fn command_with(directory: &Path, more: &[(String, &str)]) -> Result<Command, Error> {
     let mut command = Command::new(program()?);
     command
@@ -70,7 +71,7 @@ pub(super) fn command_with(directory: &Path, more: &[(String, &str)]) -> Result<
     for variable in VARIABLES {
         command.env_remove(variable);
     }
-    // Settings of the environment take any name, where `-c` ends a name at the first `=`.
+    // The environment accepts any setting name, while `-c` ends the name at the first `=`.
     let given = env::var(COUNT).ok().and_then(|count| count.parse().ok());
     let given: usize = given.unwrap_or(0);
     let own = SETTINGS.iter().copied();
@@ -85,7 +86,8 @@ pub(super) fn command_with(directory: &Path, more: &[(String, &str)]) -> Result<
     Ok(command)
 }
 
-/// Settings that leave every filter without a program, from the names of all settings, each ended by a NUL.
+/// Returns settings that disable every filter, given the names of all settings, each terminated by
+/// a NUL.
 pub(super) fn without_filters(names: &[u8]) -> Result<Vec<(String, &'static str)>, Error> {
     let mut settings = Vec::new();
     for name in names
@@ -100,7 +102,7 @@ pub(super) fn without_filters(names: &[u8]) -> Result<Vec<(String, &'static str)
         else {
             continue;
         };
-        // Git takes no such name from elsewhere than a file.
+        // Git accepts such a name only from a file.
         if filter.contains('\n') {
             return Err(unusable());
         }
@@ -118,7 +120,8 @@ pub(super) fn without_filters(names: &[u8]) -> Result<Vec<(String, &'static str)
     Ok(settings)
 }
 
-/// The program. Relative directories of `PATH` are passed over: they would be directories of the repository.
+/// Returns the path of `git`. Relative directories in `PATH` are skipped, because they could be
+/// inside the repository.
 fn program() -> Result<PathBuf, Error> {
     let path = env::var_os("PATH").unwrap_or_default();
     let name = format!("git{}", env::consts::EXE_SUFFIX);

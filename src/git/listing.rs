@@ -1,4 +1,4 @@
-//! What a commit or the index holds, without its content.
+//! The files in a commit or in the index, without their content.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use super::{Error, Repository, ask};
 use crate::package::reference::normalize;
 
-/// Most links that are followed from one path to a file.
+/// Maximum number of links followed from a path to a file.
 const MAX_LINKS: usize = 8;
 
 /// Files by their paths from the root of the working tree.
@@ -17,18 +17,18 @@ pub struct Listing {
     entries: BTreeMap<PathBuf, Entry>,
 }
 
-/// A file, as Git keeps it.
+/// A file as recorded by Git.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is.
+    /// The type of the entry.
     pub mode: Mode,
-    /// The id of its content.
+    /// The object id of the content.
     pub id: String,
-    /// Its size in bytes; 0 where the listing does not tell.
+    /// Size in bytes; 0 in a listing without sizes.
     pub size: u64,
 }
 
-/// What an entry of a listing is.
+/// The type of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// A file.
@@ -38,7 +38,7 @@ pub enum Mode {
 }
 
 impl Repository {
-    /// The files of a commit, with their sizes.
+    /// Lists the files of a commit, with their sizes.
     pub fn tree(&self, commit: &str) -> Result<Listing, Error> {
         let listed = ask(
             self.top(),
@@ -54,7 +54,7 @@ impl Repository {
         }))
     }
 
-    /// The files of the index that are in no conflict; sizes are not told.
+    /// Lists the files of the index that have no merge conflict, without sizes.
     pub fn index(&self) -> Result<Listing, Error> {
         let listed = ask(self.top(), &["ls-files", "--stage", "-z"])?;
         Ok(Listing::read(&listed, |words| match words {
@@ -65,7 +65,7 @@ impl Repository {
 }
 
 impl Listing {
-    /// Takes lines `WORDS<tab>PATH`; `pick` gives mode, id and size of an entry's words.
+    /// Parses lines `WORDS<tab>PATH`; `pick` extracts mode, id and size from the words.
     fn read(listed: &[u8], pick: impl Fn(&[&str]) -> Option<(String, String, u64)>) -> Self {
         let lines = listed.split(|byte| *byte == 0);
         let lines = lines.filter_map(|line| std::str::from_utf8(line).ok()?.split_once('\t'));
@@ -86,29 +86,29 @@ impl Listing {
         Self { entries }
     }
 
-    /// All of them, in the order of their paths.
+    /// Returns all entries, sorted by path.
     pub fn entries(&self) -> impl Iterator<Item = (&Path, &Entry)> {
         self.entries
             .iter()
             .map(|(path, entry)| (path.as_path(), entry))
     }
 
-    /// What is at `path`.
+    /// Returns the entry at `path`.
     pub fn get(&self, path: &Path) -> Option<&Entry> {
         self.entries.get(path)
     }
 
-    /// Those in the directory at `path`, at any depth.
+    /// Returns the entries below the directory `path`, at any depth.
     pub fn below<'l>(&'l self, path: &'l Path) -> impl Iterator<Item = (&'l Path, &'l Entry)> {
         self.entries().filter(move |(at, _)| at.starts_with(path))
     }
 
-    /// Whether `path` is a directory.
+    /// Returns whether `path` is a directory.
     pub fn has_directory(&self, path: &Path) -> bool {
         path.as_os_str().is_empty() || self.get(path).is_none() && self.below(path).next().is_some()
     }
 
-    /// The file that `path` leads to; links are followed by `target`, which reads one.
+    /// Returns the file that `path` leads to; `target` reads the target of a link.
     pub fn file<E>(
         &self,
         path: &Path,
@@ -128,7 +128,7 @@ impl Listing {
     }
 }
 
-/// Whether a path of a listing is one that Git itself would write.
+/// Returns whether Git itself would write a file at this path of a listing.
 fn stays_inside(path: &Path) -> bool {
     let mut parts = path.components();
     path.as_os_str().len() < 4096

@@ -1,8 +1,9 @@
-//! Git repositories, through the `git` program: what a revision or the index holds, what has changed.
+//! Access to Git repositories through the `git` program: files of a revision or of the index, and
+//! changed files.
 //!
-//! Invariant: output is read up to a bound and what a caller names is never taken for an option. Nothing
-//! is fetched, nothing in the repository is changed, no program that the repository names is run. Knows nothing of
-//! packages.
+//! Invariant: output is read up to a limit, and names from callers are never interpreted as
+//! options. Nothing is fetched, the repository is never modified, and no program configured in the
+//! repository is run. This module knows nothing about packages.
 
 mod blobs;
 mod command;
@@ -19,12 +20,12 @@ use crate::source::lfs::{self, Pointer};
 use crate::source::{self, same_bytes};
 use command::{command, command_with, without_filters};
 
-/// Most bytes of output that a listing may have.
+/// Maximum size of the output of a command, in bytes.
 const MAX_OUTPUT: u64 = 64 * 1024 * 1024;
-/// Most bytes of a complaint that are shown.
+/// Maximum size of an error message that is shown, in bytes.
 const MAX_COMPLAINT: u64 = 4096;
 
-/// A comparison that names files only. Git starts processes in submodules unless they are left out.
+/// A comparison that only lists names. It excludes submodules, for which Git would start processes.
 const DIFF: [&str; 7] = [
     "diff",
     "--name-only",
@@ -41,52 +42,52 @@ pub struct Repository {
     top: PathBuf,
 }
 
-/// Why Git could not say what was asked.
+/// The reason why a Git operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The program cannot be run.
     #[error("cannot run `git`: {0}; it must be installed and in the PATH")]
     NoGit(io::Error),
-    /// The directory lies in no repository.
+    /// The directory is not inside a repository.
     #[error("{path}: not in a Git repository with a working tree ({reason})", path = path.display())]
     NoRepository {
         /// The directory.
         path: PathBuf,
-        /// What Git said.
+        /// The error message of Git.
         reason: String,
     },
-    /// No commit has this name.
-    #[error("`{0}` names no commit of this repository; `git log` and `git tag` list them")]
+    /// The name does not resolve to a commit.
+    #[error("`{0}` is not a commit of this repository; `git log` and `git tag` list them")]
     NoCommit(String),
     /// A command failed.
     #[error("`git {command}` failed: {reason}")]
     Failed {
         /// The subcommand.
         command: String,
-        /// What Git said.
+        /// The error message of Git.
         reason: String,
     },
-    /// The repository has a filter that cannot be switched off.
+    /// The repository has a filter that cannot be disabled.
     #[error(
-        "the Git settings of this repository name a filter `{0}`, which cannot be switched off; remove it from them"
+        "the Git settings of this repository name a filter `{0}`, which cannot be disabled; remove it from them"
     )]
     FilterName(String),
-    /// A listing is longer than what is read.
+    /// A listing exceeds the limit.
     #[error("`git {command}` lists more than {} MiB: the repository has too many files", MAX_OUTPUT / 1024 / 1024)]
     TooLong {
         /// The subcommand.
         command: String,
     },
-    /// An object is not there, or is no file.
+    /// An object is missing, or is not a file.
     #[error("object {0} is not in this repository; fetch it, if the clone is a partial one")]
     NoObject(String),
-    /// A file cannot be written, or Git's answer not be read.
+    /// Writing a file, or reading the output of Git, failed.
     #[error("cannot read from git: {0}")]
     Io(#[from] io::Error),
 }
 
 impl Repository {
-    /// The repository that the directory, or the directory of the file, at `path` lies in.
+    /// Returns the repository that contains `path`.
     pub fn around(path: &Path) -> Result<Self, Error> {
         let path = if path.as_os_str().is_empty() {
             Path::new(".")
@@ -110,12 +111,12 @@ impl Repository {
         }
     }
 
-    /// The root of the working tree, absolute.
+    /// Returns the absolute root of the working tree.
     pub fn top(&self) -> &Path {
         &self.top
     }
 
-    /// The id of the commit that `revision` names.
+    /// Resolves `revision` to the id of a commit.
     pub fn commit(&self, revision: &str) -> Result<String, Error> {
         let unknown = || Error::NoCommit(revision.to_owned());
         if revision.is_empty() || revision.starts_with('-') || revision.contains(['\0', '\n']) {
@@ -130,17 +131,19 @@ impl Repository {
         }
     }
 
-    /// The commit where this branch left its upstream; `None` without an upstream or a common commit.
+    /// Returns the merge base of this branch and its upstream; `None` without an upstream or a
+    /// common commit.
     pub fn base(&self) -> Option<String> {
         let base = ask(&self.top, &["merge-base", "HEAD", "@{upstream}"]).ok()?;
         Some(line(&base)).filter(|id| !id.is_empty())
     }
 
-    /// Files of which the working tree has other content than the commit, or which only one of them
-    /// has, untracked ones that are not ignored among them: paths from the root of the working tree.
+    /// Returns the files that differ between the working tree and the commit, or exist in only one
+    /// of them, including untracked files that are not ignored. Paths are relative to the root of
+    /// the working tree.
     ///
-    /// Filters are programs and are not run. A file that Git LFS keeps is compared with its pointer; one that
-    /// another filter changes counts as changed if Git has to look into it.
+    /// Filters are programs and are not run. A file in Git LFS is compared with its pointer. A file
+    /// with another filter counts as changed if Git would have to read it.
     pub fn changed_since(&self, commit: &str) -> Result<Vec<PathBuf>, Error> {
         let names = ask(&self.top, &["config", "--list", "--name-only", "-z"])?;
         let compare = command_with(&self.top, &without_filters(&names)?)?;
@@ -152,7 +155,7 @@ impl Repository {
         Ok(changed)
     }
 
-    /// Leaves out files that are what the commit's Git LFS pointers stand for.
+    /// Removes the files whose content matches the commit's Git LFS pointers.
     fn leave_out_stored(&self, changed: &mut Vec<PathBuf>, commit: &str) -> Result<(), Error> {
         if changed.is_empty() {
             return Ok(());
@@ -179,22 +182,22 @@ impl Repository {
         error.map_or(Ok(()), Err)
     }
 
-    /// Files of which the index has other content than `HEAD`, or which only one of them has.
+    /// Returns the files that differ between the index and `HEAD`, or exist in only one of them.
     pub fn staged(&self) -> Result<Vec<PathBuf>, Error> {
         let staged: Vec<&str> = DIFF.iter().copied().chain(["--cached", "--"]).collect();
         Ok(paths(&ask(&self.top, &staged)?))
     }
 }
 
-/// Files that Git tracks in the working tree with the absolute root `top`: paths from there. No repository
-/// further up is asked.
+/// Returns the files that Git tracks in the working tree with the absolute root `top`, relative to
+/// it. Enclosing repositories are ignored.
 pub fn tracked(top: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut command = command(top)?;
     command.env("GIT_CEILING_DIRECTORIES", top.parent().unwrap_or(top));
     Ok(paths(&said(command, &["ls-files", "-z"])?))
 }
 
-/// Whether a file is the one that a pointer stands for. What is no regular file of the tree itself is not.
+/// Returns whether a file is a regular file with the content that the pointer names.
 fn is_stored(file: &Path, pointer: &Pointer) -> bool {
     let is_own = file.symlink_metadata().is_ok_and(|found| found.is_file());
     let has_size = || source::metadata(file).is_ok_and(|found| found.len() == pointer.size);
@@ -203,18 +206,18 @@ fn is_stored(file: &Path, pointer: &Pointer) -> bool {
     is_own && has_size() && has_sum()
 }
 
-/// The nearest ancestor that is a directory.
+/// Returns the nearest ancestor that is an existing directory.
 fn existing(path: &Path) -> &Path {
     let found = path.ancestors().find(|ancestor| ancestor.is_dir());
     found.unwrap_or(Path::new("."))
 }
 
-/// What a command of Git prints.
+/// Runs a Git command and returns its output.
 fn ask(directory: &Path, arguments: &[&str]) -> Result<Vec<u8>, Error> {
     said(command(directory)?, arguments)
 }
 
-/// The same of a command that is made already.
+/// Like [`ask`], for a prepared command.
 fn said(mut command: Command, arguments: &[&str]) -> Result<Vec<u8>, Error> {
     let name = arguments.first().copied().unwrap_or_default().to_owned();
     let mut child = command.args(arguments).spawn().map_err(Error::NoGit)?;
@@ -223,7 +226,7 @@ fn said(mut command: Command, arguments: &[&str]) -> Result<Vec<u8>, Error> {
         let mut text = Vec::new();
         if let Some(pipe) = &mut complaints {
             let _ = pipe.take(MAX_COMPLAINT).read_to_end(&mut text);
-            // What is not shown is still taken, or Git would wait.
+            // The rest is read and discarded, so that Git does not block.
             let _ = io::copy(pipe, &mut io::sink());
         }
         text
@@ -255,7 +258,8 @@ fn line(bytes: &[u8]) -> String {
     text.trim_end_matches(['\n', '\r']).to_owned()
 }
 
-/// Paths between NUL characters. One that is not UTF-8 names no file of a package: references are JSON.
+/// Splits NUL-separated paths. A path that is not UTF-8 cannot be referenced by a config, so it is
+/// dropped.
 fn paths(bytes: &[u8]) -> Vec<PathBuf> {
     let pieces = bytes.split(|byte| *byte == 0);
     let texts = pieces.filter_map(|piece| std::str::from_utf8(piece).ok());

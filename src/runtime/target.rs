@@ -77,7 +77,7 @@ pub struct Started {
     pub first: Answer,
     /// Time to load the model.
     pub load_time: Duration,
-    /// Where nodes ran, as far as the engine reports it.
+    /// Placement of nodes, as far as the engine reports it.
     pub placement: Placement,
     /// Sandbox of its process, if the process reports it.
     pub sandbox: Option<Sandbox>,
@@ -144,8 +144,8 @@ pub fn require_method_runnable(
         info.methods.first()
     };
     let Some(found) = found else { return Ok(()) };
-    let gaps = engine::gaps_everywhere(info.format, found)
-        .or_else(|| engine::gaps_inside_everywhere(model, info.format, found));
+    let gaps = engine::gaps_without_library(info.format, found)
+        .or_else(|| engine::payload_gaps_without_library(model, info.format, found));
     match gaps {
         Some(gaps) => Err(StartError::Format(gaps.reason)),
         None => Ok(()),
@@ -268,7 +268,7 @@ fn finish(
     let Candidate {
         engine, provider, ..
     } = started.candidate;
-    let reached = |engine: &dyn Engine| engine.reached(&started.placement, provider, wish.backend);
+    let reached = |engine: &dyn Engine| engine.ran_on_backend(&started.placement, provider, wish.backend);
     let idle = !started.candidate.fallback && !engine::engine(engine).is_none_or(reached);
     started.idle = idle;
     started.candidate.fallback |= idle;
@@ -355,7 +355,7 @@ impl Candidate {
     /// program itself.
     pub fn reading(self, info: &ModelInfo, method: &str) -> Option<Reading> {
         let method = info.method(method).or(info.methods.first())?;
-        engine::engine(self.engine)?.reading(info.format, method)
+        engine::engine(self.engine)?.portable_reading(info.format, method)
     }
 
     /// Returns `true` if its engine is part of this build and needs no library.

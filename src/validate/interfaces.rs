@@ -97,7 +97,7 @@ fn method_difference(
 ) -> Option<String> {
     let sides = [
         ("input", "takes", &mine.inputs, &theirs.inputs),
-        ("output", "gives", &mine.outputs, &theirs.outputs),
+        ("output", "returns", &mine.outputs, &theirs.outputs),
     ];
     let compared = if between == (Between::Backends { outputs: false }) {
         1

@@ -8,7 +8,7 @@ use crate::model::{self, ModelInfo, OpenError};
 /// A model file.
 #[derive(Debug)]
 pub(super) struct ModelFile {
-    /// Its name in the directory.
+    /// The file name in the directory.
     pub(super) name: String,
     /// Size in bytes: the total for a directory, the real file's size for a Git LFS pointer.
     pub(super) size: Option<u64>,

@@ -42,9 +42,9 @@ pub(super) enum There {
 /// A directory that gets no config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PassedOver {
-    /// The directory or the config in it.
+    /// The directory, or the config in it.
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 

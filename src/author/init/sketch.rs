@@ -90,7 +90,7 @@ impl Sketch {
         sketch
     }
 
-    /// The model token, as far as it is known.
+    /// Returns the model token, if it is known.
     pub(super) fn model(&self) -> Option<&str> {
         Some(self.arrangement.model.as_ref()?.token.as_str())
     }

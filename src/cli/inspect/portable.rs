@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::engine::{gaps_everywhere, gaps_inside_everywhere};
+use crate::engine::{gaps_without_library, payload_gaps_without_library};
 use crate::model::{Method, ModelInfo};
 use crate::tensor::Signature;
 
@@ -23,8 +23,8 @@ pub(super) fn missing(
     {
         return Some((vec![error.found.clone()], error.to_string()));
     }
-    let gaps = gaps_everywhere(info.format, method)
-        .or_else(|| gaps_inside_everywhere(model, info.format, method));
+    let gaps = gaps_without_library(info.format, method)
+        .or_else(|| payload_gaps_without_library(model, info.format, method));
     let gaps = gaps.map(|gaps| (gaps.names.into_iter().collect(), gaps.reason));
     Some(gaps.unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! For people: each package with its changes, one a line.
+//! Text output for people: each package with its changes, one per line.
 
 use std::io::{self, Write};
 
@@ -49,7 +49,7 @@ pub(super) fn render(
     writeln!(out, "{compared}: {}", counts(difference))
 }
 
-/// `spotter s xnnpack (s/xnnpack/config.json)`.
+/// Formats a heading like `spotter s xnnpack (s/xnnpack/config.json)`.
 fn heading(change: &Change) -> String {
     let place = &change.place;
     if place.package == place.config {

@@ -1,4 +1,4 @@
-//! The tool's own JSON: version 1 of a contract that only grows.
+//! pkgtool's own JSON output: version 1 of a contract that only grows.
 
 use std::io::{self, Write};
 

@@ -1,6 +1,7 @@
-//! Markdown, for a release note: what breaks first, each level a section, each package a list.
+//! Markdown output for release notes: one section per level, breaking changes first, and one list
+//! per package.
 //!
-//! What packages say is put so that it is read as text: no markup, no line breaks, no mentions.
+//! Text from packages is escaped: no markup, no line breaks, no mentions.
 
 use std::io::{self, Write};
 
@@ -52,7 +53,7 @@ fn title(level: Level) -> &'static str {
     }
 }
 
-/// A text between backticks: as many as it takes.
+/// Formats a text as inline code, with as many backticks as needed.
 fn code(text: &str) -> String {
     let text = defuse_line(text);
     let (mut longest, mut run) = (0, 0);
@@ -69,7 +70,7 @@ fn code(text: &str) -> String {
     format!("{fence}{pad}{text}{pad}{fence}")
 }
 
-/// A text with what it has between backticks as code and everything else without markup.
+/// Keeps the parts of a text in backticks as code and escapes all other markup.
 fn plain(text: &str) -> String {
     let text = defuse_line(text);
     let pieces: Vec<&str> = text.split('`').collect();
@@ -89,7 +90,7 @@ fn plain(text: &str) -> String {
                     out.push('\\');
                     out.push(c);
                 }
-                // A name after it is told of the release.
+                // A mention would notify the user of that name.
                 '@' => out.push_str("&#64;"),
                 c => out.push(c),
             }

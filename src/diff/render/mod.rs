@@ -1,4 +1,4 @@
-//! Renderings of a difference: one file a format.
+//! Output formats of a comparison, one module each.
 
 mod human;
 mod json;
@@ -8,10 +8,10 @@ use std::io::{self, Write};
 
 use super::Difference;
 
-/// A way to write a difference.
+/// An output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// For people.
+    /// Text for people.
     Human,
     /// One JSON document.
     Json,
@@ -19,19 +19,19 @@ pub enum Format {
     Markdown,
 }
 
-/// What renderers need beside the difference.
+/// Settings of the renderers.
 #[derive(Debug, Clone, Copy)]
 pub struct Style<'a> {
-    /// What the older version is called.
+    /// The name of the older version.
     pub old: &'a str,
-    /// What the newer version is called.
+    /// The name of the newer version.
     pub new: &'a str,
-    /// Whether to write terminal colours (human only).
+    /// Use terminal colours (text output only).
     pub color: bool,
 }
 
 impl Format {
-    /// Writes the difference.
+    /// Writes the comparison to `out`.
     pub fn render(
         self,
         difference: &Difference,
@@ -46,7 +46,7 @@ impl Format {
     }
 }
 
-/// `1 breaking, 2 compatible and 3 cosmetic changes`.
+/// Formats a summary like `1 breaking, 2 compatible and 3 cosmetic changes`.
 fn counts(difference: &Difference) -> String {
     let summary = difference.summary();
     let numbers: Vec<String> = [

@@ -23,7 +23,7 @@ use std::path::Path;
 use super::feedback;
 use super::library::{Installations, NativeBackend};
 use super::{
-    Engine, EngineError, LoadOptions, LoadRequest, Needs, Offer, Placement, Provider, Session,
+    Engine, EngineError, LoadOptions, LoadRequest, RequiredFiles, Offer, Placement, Provider, Session,
     offer,
 };
 use crate::package::Backend;
@@ -58,7 +58,7 @@ impl Engine for ExecuTorch {
     }
 
     /// A program runs on the backends that it was exported for, whatever name the provider has.
-    fn reached(&self, placement: &Placement, provider: Provider, backend: Option<Backend>) -> bool {
+    fn ran_on_backend(&self, placement: &Placement, provider: Provider, backend: Option<Backend>) -> bool {
         let Some(backend) = backend else {
             return true;
         };
@@ -69,7 +69,7 @@ impl Engine for ExecuTorch {
         ran || placement.shares.is_empty()
     }
 
-    fn prepare(&self, _: &LoadOptions) -> Needs {
+    fn prepare(&self, _: &LoadOptions) -> RequiredFiles {
         opened::prepare()
     }
 
@@ -80,7 +80,7 @@ impl Engine for ExecuTorch {
 
     fn load(&self, request: &LoadRequest) -> Result<Box<dyn Session>, EngineError> {
         let session = session::ExecuTorchSession::load(request)?;
-        feedback::around(NAME, Box::new(session), request)
+        feedback::with_feedback(NAME, Box::new(session), request)
     }
 
     fn backends(&self) -> Result<Vec<NativeBackend>, EngineError> {

@@ -11,7 +11,7 @@ use super::ffi::{self, Library};
 use super::search::{self, VARIABLE, VERSION};
 use crate::engine::library::Installation;
 use crate::engine::surroundings::Surroundings;
-use crate::engine::{EngineError, Needs};
+use crate::engine::{EngineError, RequiredFiles};
 
 /// The compiled `shim.cpp`, built by `build_shim.rs`.
 const SHIM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/executorch-shim"));
@@ -22,7 +22,7 @@ static OPENED: Mutex<Option<&'static Library>> = Mutex::new(None);
 static PREPARED: OnceLock<Vec<Installation>> = OnceLock::new();
 
 /// Searches for the libraries and returns the files that opening them reads.
-pub(super) fn prepare() -> Needs {
+pub(super) fn prepare() -> RequiredFiles {
     let surroundings = Surroundings::of_this_process();
     let found = PREPARED.get_or_init(|| search::installations_in(&surroundings));
     surroundings.needs(found.iter().map(|installation| &*installation.path))

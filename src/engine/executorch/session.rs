@@ -193,7 +193,7 @@ impl engine::Session for ExecuTorchSession {
         Ok(Answer { outputs, time })
     }
 
-    fn forget(&mut self) -> Result<(), EngineError> {
+    fn reset_state(&mut self) -> Result<(), EngineError> {
         if self.has_state && self.has_run {
             self.load_anew()?;
         }

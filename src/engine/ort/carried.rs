@@ -16,7 +16,7 @@ use ort::value::DynValue;
 use super::output::failed;
 use super::shared::Shared;
 use super::{failure, output, value};
-use crate::engine::lanes::{From, Kept, Next, NextRow, Packed};
+use crate::engine::lanes::{RowStart, LaneStates, NextRun, NextRow, PackedStates};
 use crate::engine::{Begins, Carrying, EngineError, LoadRequest};
 use crate::tensor::{Tensor, TensorSpec};
 
@@ -29,7 +29,7 @@ pub(super) struct Carried {
     /// The initial state of a lane that keeps nothing, in the order of [`Carrying::states`].
     begun: Vec<Tensor>,
     keeping: Keeping,
-    next: Next,
+    next: NextRun,
 }
 
 /// How the states of lanes are stored.
@@ -45,7 +45,7 @@ enum States<'a> {
     /// The kept states of one lane, or of several lanes that share buffers.
     Kept(&'a [DynValue], Option<&'a RunOptions<HasSelectedOutputs>>),
     /// States of several lanes, packed for this run only.
-    Packed(Vec<DynValue>, Packed),
+    Packed(Vec<DynValue>, PackedStates),
     /// States of one row that differ from the ones its lane keeps.
     Own(Vec<DynValue>),
 }
@@ -70,7 +70,7 @@ impl Carried {
                 Some(shared) => Keeping::Shared(shared),
                 None => Keeping::Values(BTreeMap::new()),
             },
-            next: Next::first(),
+            next: NextRun::first(),
             carrying: carrying.clone(),
         }))
     }
@@ -146,7 +146,7 @@ impl Carried {
 
     /// Sets the state from which the next run starts.
     pub(super) fn begin(&mut self, begins: &Begins) -> Result<(), EngineError> {
-        let mut next = Next::first();
+        let mut next = NextRun::first();
         let forgotten = next.begin(begins);
         if let Begins::Cut(length) = begins {
             self.check_cut(*length)?;
@@ -166,7 +166,7 @@ impl Carried {
             Keeping::Values(lanes) => {
                 let rows = [NextRow {
                     lane: 0,
-                    from: From::First(length),
+                    from: RowStart::First(length),
                 }];
                 of_lanes(&self.carrying, &self.begun, lanes, &rows).map(drop)
             }
@@ -212,9 +212,9 @@ fn of_lanes<'a>(
     {
         return Ok(States::Kept(kept, None));
     }
-    let mut copies = Kept::default();
+    let mut copies = LaneStates::default();
     for row in rows {
-        if row.from != From::Nothing
+        if row.from != RowStart::Nothing
             && let Some(kept) = lanes.get(&row.lane)
         {
             copies.put(row.lane, tensors(kept)?);
@@ -230,11 +230,11 @@ fn of_lanes<'a>(
 }
 
 /// Returns `true` if a row continues with its lane's complete state.
-fn is_all(carrying: &Carrying, kept: &[DynValue], from: From) -> bool {
+fn is_all(carrying: &Carrying, kept: &[DynValue], from: RowStart) -> bool {
     let length = match from {
-        From::Nothing => return false,
-        From::All => return true,
-        From::First(length) => length,
+        RowStart::Nothing => return false,
+        RowStart::All => return true,
+        RowStart::First(length) => length,
     };
     let mut states = carrying.states.iter().zip(kept);
     states.all(|(state, value)| {
@@ -251,10 +251,10 @@ fn divide(
     carrying: &Carrying,
     lanes: &mut BTreeMap<u32, Vec<DynValue>>,
     rows: &[NextRow],
-    packed: &Packed,
+    packed: &PackedStates,
     left: &[DynValue],
 ) -> Result<(), EngineError> {
-    let mut kept = Kept::default();
+    let mut kept = LaneStates::default();
     kept.keep(carrying, rows, packed, tensors(left)?)
         .map_err(failed)?;
     let kept = kept
@@ -290,7 +290,7 @@ fn sort(
     let mut count = 0;
     for (place, (spec, value)) in outputs.iter().zip(found).enumerate() {
         count += 1;
-        let is_of = |state: &crate::engine::Carried| state.output == place;
+        let is_of = |state: &crate::engine::CarriedTensor| state.output == place;
         if let Some(index) = carrying.states.iter().position(is_of) {
             states[index] = Some(value);
             continue;

@@ -16,7 +16,7 @@ use super::search::{self, Found};
 use super::{NAME, provider};
 use crate::engine::library::{Origin, Plugin};
 use crate::engine::surroundings::Surroundings;
-use crate::engine::{EngineError, LoadOptions, Needs, Provider};
+use crate::engine::{EngineError, LoadOptions, RequiredFiles, Provider};
 
 /// The environment for creating a session.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Search {
 }
 
 /// Searches for libraries and plug-ins, and returns the files that loading them reads.
-pub(super) fn prepare(options: &LoadOptions) -> Needs {
+pub(super) fn prepare(options: &LoadOptions) -> RequiredFiles {
     let search = PREPARED.get_or_init(|| Search::look(options.library.as_deref()));
     let libraries = search.libraries.iter().map(|found| &found.path);
     let plugins = search.plugins.iter();

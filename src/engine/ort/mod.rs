@@ -21,7 +21,7 @@ use std::path::Path;
 
 use super::library::Installations;
 use super::{
-    Engine, EngineError, LoadOptions, LoadRequest, Needs, Offer, Session, offer, processor,
+    Engine, EngineError, LoadOptions, LoadRequest, RequiredFiles, Offer, Session, offer, processor,
 };
 use crate::package::Backend;
 
@@ -51,7 +51,7 @@ impl Engine for OnnxRuntime {
         installations(library)
     }
 
-    fn prepare(&self, options: &LoadOptions) -> Needs {
+    fn prepare(&self, options: &LoadOptions) -> RequiredFiles {
         environment::prepare(options)
     }
 

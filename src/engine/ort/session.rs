@@ -204,11 +204,11 @@ impl engine::Session for OrtSession {
         }
     }
 
-    fn forget(&mut self) -> Result<(), EngineError> {
+    fn reset_state(&mut self) -> Result<(), EngineError> {
         self.begin(Begins::Anew)
     }
 
-    fn cut(&mut self, length: u64) -> Result<(), EngineError> {
+    fn truncate_state(&mut self, length: u64) -> Result<(), EngineError> {
         self.begin(Begins::Cut(length))
     }
 

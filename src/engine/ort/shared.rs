@@ -22,8 +22,8 @@ use ort::value::{
 
 use super::failure;
 use super::output::failed;
-use crate::engine::lanes::{Forgotten, From, NextRow};
-use crate::engine::{Along, Carrying, EngineError, LoadRequest, Provider};
+use crate::engine::lanes::{Forgotten, RowStart, NextRow};
+use crate::engine::{TensorAxis, Carrying, EngineError, LoadRequest, Provider};
 use crate::model::onnx::{Node, each_node};
 use crate::source::{FileSource, Pages};
 use crate::tensor::{DType, Signature, Tensor};
@@ -43,7 +43,7 @@ pub(super) struct Shared {
     /// ignored.
     outputs: Vec<(String, [u64; 4], DType)>,
     /// The given input and the axis whose size is the number of positions that a run adds.
-    added: Along,
+    added: TensorAxis,
     /// Maximum number of positions.
     most: u64,
     groups: Vec<Group>,
@@ -89,7 +89,7 @@ impl Shared {
         let place = given.iter().position(|place| *place == added.place)?;
         is_only_attention(request, carrying, signature).then_some(Self {
             outputs,
-            added: Along { place, ..added },
+            added: TensorAxis { place, ..added },
             most,
             groups: Vec::new(),
             current: 0,
@@ -150,10 +150,10 @@ impl Shared {
     fn held(&self, row: NextRow) -> Result<u64, EngineError> {
         let kept = self.kept(row.lane);
         match row.from {
-            From::Nothing => Ok(0),
-            From::All => Ok(kept),
-            From::First(length) if length <= kept => Ok(length),
-            From::First(length) => Err(failed(format!(
+            RowStart::Nothing => Ok(0),
+            RowStart::All => Ok(kept),
+            RowStart::First(length) if length <= kept => Ok(length),
+            RowStart::First(length) => Err(failed(format!(
                 "cannot keep {length} positions: only {kept} exist"
             ))),
         }
@@ -161,7 +161,7 @@ impl Shared {
 
     /// Fails if lane 0 has fewer positions.
     pub(super) fn check_cut(&self, length: u64) -> Result<(), EngineError> {
-        let from = From::First(length);
+        let from = RowStart::First(length);
         self.held(NextRow { lane: 0, from }).map(drop)
     }
 

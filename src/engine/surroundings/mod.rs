@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-use super::Needs;
+use super::RequiredFiles;
 
 /// Variables that may name directories with libraries.
 const VARIABLES: &[&str] = &[
@@ -158,8 +158,8 @@ impl Surroundings {
 
     /// Returns the files that loading libraries of these folders reads: the libraries there, and
     /// the system's own.
-    pub(super) fn needs<'p>(&self, folders: impl IntoIterator<Item = &'p Path>) -> Needs {
-        let mut needs = Needs {
+    pub(super) fn needs<'p>(&self, folders: impl IntoIterator<Item = &'p Path>) -> RequiredFiles {
+        let mut needs = RequiredFiles {
             read: self.library_path(),
             list: Vec::new(),
         };

@@ -186,7 +186,7 @@ impl Engine for Tract {
         (!names.is_empty()).then_some(Gaps { names, reason })
     }
 
-    fn gaps_inside(&self, model: &Path, format: &str, method: &Method) -> Option<Gaps> {
+    fn payload_gaps(&self, model: &Path, format: &str, method: &Method) -> Option<Gaps> {
         // A file is read again only if some of its delegates may be unsupported.
         let mut delegates = method.delegates.iter();
         if format != "executorch" || !delegates.any(|it| program::may_miss(&it.id)) {
@@ -196,7 +196,7 @@ impl Engine for Tract {
         Some(Gaps { names, reason })
     }
 
-    fn reading(&self, format: &str, method: &Method) -> Option<Reading> {
+    fn portable_reading(&self, format: &str, method: &Method) -> Option<Reading> {
         if format == "coreml" {
             let of = Backend::CoreMl;
             return Some(Reading { of });
@@ -220,11 +220,11 @@ impl Engine for Tract {
         let info = header(&request.model)?;
         if info.format == "executorch" {
             let session = ProgramSession::new(request, !info.external.is_empty())?;
-            return feedback::around(NAME, Box::new(session), request);
+            return feedback::with_feedback(NAME, Box::new(session), request);
         }
         if info.format == "coreml" {
             let session = ProgramSession::of_core_ml(request, &info)?;
-            return feedback::around(NAME, Box::new(session), request);
+            return feedback::with_feedback(NAME, Box::new(session), request);
         }
         if info.format != "onnx" {
             let reason = format!("unsupported model format {}", info.format);
@@ -236,7 +236,7 @@ impl Engine for Tract {
         let source = Source::open(&request.model, external)?;
         let mut session = TractSession::new(source, request.signature.clone(), &request.options)?;
         session.byte_sums = byte_sums(&info);
-        feedback::around(NAME, Box::new(session), request)
+        feedback::with_feedback(NAME, Box::new(session), request)
     }
 }
 

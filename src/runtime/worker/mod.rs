@@ -347,13 +347,13 @@ impl Session for Worker {
         }
     }
 
-    fn forget(&mut self) -> Result<(), EngineError> {
+    fn reset_state(&mut self) -> Result<(), EngineError> {
         self.begin(Begins::Anew)
     }
 
     fn begin(&mut self, begins: Begins) -> Result<(), EngineError> {
         match begins {
-            Begins::Cut(length) => return self.cut(length),
+            Begins::Cut(length) => return self.truncate_state(length),
             // An earlier request that has not taken effect yet stays valid.
             Begins::AsLeft if !matches!(self.begins, Begins::Lanes(_)) => {}
             begins => self.begins = begins,
@@ -361,7 +361,7 @@ impl Session for Worker {
         Ok(())
     }
 
-    fn cut(&mut self, length: u64) -> Result<(), EngineError> {
+    fn truncate_state(&mut self, length: u64) -> Result<(), EngineError> {
         let held = match self.begins {
             Begins::AsLeft | Begins::Lanes(_) => u64::MAX,
             Begins::Cut(held) => held,

@@ -70,7 +70,7 @@ pub(super) enum Reply {
     },
     /// Time of each run, in nanoseconds.
     Repeated(Vec<u64>),
-    /// Where nodes ran.
+    /// The placement of nodes.
     Placement(Placement),
     /// Peak memory in bytes, if the system reports it.
     PeakMemory(Option<u64>),

@@ -172,7 +172,7 @@ impl Entry {
         let runnable = target::require_method_runnable(file.path(), file.info(), &method)
             .map_err(|error| error.to_string());
         let header = file.info().method(&method);
-        let reading = header.and_then(|header| engine::reading_everywhere(format, header));
+        let reading = header.and_then(|header| engine::reading_without_library(format, header));
         let signature = selection.as_ref().ok();
         let signature = signature.map(|selection| selection.signature.clone());
         let model = runnable.and(selection).map(|selection| EndpointModel {

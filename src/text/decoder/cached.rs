@@ -9,7 +9,7 @@ use std::path::Path;
 use super::heads;
 use super::roles::may_be;
 use super::siblings::Siblings;
-use crate::engine::Carried;
+use crate::engine::CarriedTensor;
 use crate::model::Dim;
 use crate::tensor::{Signature, TensorSpec};
 
@@ -29,7 +29,7 @@ pub(super) fn states(
     model: &Path,
     signature: &Signature,
     siblings: &Siblings,
-) -> Result<Vec<Carried>, String> {
+) -> Result<Vec<CarriedTensor>, String> {
     let mut states = Vec::new();
     let mut head_size = siblings.head_size;
     for (input, spec) in signature.inputs.iter().enumerate() {
@@ -64,7 +64,7 @@ pub(super) fn states(
             }
             head_size
         })?;
-        states.push(Carried {
+        states.push(CarriedTensor {
             input,
             output,
             axis,

@@ -14,7 +14,7 @@ use super::program;
 use super::roles;
 use super::shape::{Argument, Fed, Feeding, Logits, Role, Shape};
 use super::siblings::Siblings;
-use crate::engine::{Along, Carried, Carrying};
+use crate::engine::{TensorAxis, CarriedTensor, Carrying};
 use crate::model::ModelInfo;
 use crate::tensor::{Signature, Tensor, TensorSpec};
 
@@ -49,7 +49,7 @@ pub struct DecoderModel {
 struct Recognised {
     arguments: Vec<Argument>,
     feeding: Feeding,
-    states: Vec<Carried>,
+    states: Vec<CarriedTensor>,
     /// Index of the token input.
     tokens: usize,
     /// Index of the mask input.
@@ -161,10 +161,10 @@ fn recognise(
         *most = (*most).clamp(1, CHUNK.min(context));
     }
     let is_padded = matches!(recognised.feeding, Feeding::Padded { .. });
-    let last = (logits == Logits::All && !is_padded).then_some(Along { place, axis: 1 });
+    let last = (logits == Logits::All && !is_padded).then_some(TensorAxis { place, axis: 1 });
     let rows_are_open = recognised.rows_are_open(signature);
     let carrying = Carrying {
-        added: (!recognised.states.is_empty()).then_some(Along {
+        added: (!recognised.states.is_empty()).then_some(TensorAxis {
             place: recognised.tokens,
             axis: 1,
         }),

@@ -8,7 +8,7 @@ use super::error::DecodeError;
 use super::recognise::DecoderModel;
 use super::shape::Fed;
 use super::steps::StepError;
-use crate::engine::{Begins, Lanes, Row};
+use crate::engine::{Begins, Lanes, LaneRow};
 use crate::tensor::Tensor;
 
 /// Maximum difference of equal logits, relative to the largest one. Other batch sizes add up
@@ -40,7 +40,7 @@ impl DecoderModel {
     ) -> Result<Vec<Vec<Tensor>>, StepError> {
         let fed: Vec<Fed<'_>> = rows.iter().map(|row| row.fed).collect();
         let inputs = self.inputs(&fed).map_err(StepError::failed)?;
-        let of_row = |row: &LaneRow<'_>| Row {
+        let of_row = |row: &LaneRow<'_>| LaneRow {
             lane: row.lane,
             held: row.fed.held as u64,
         };

@@ -207,9 +207,9 @@ fn wrong_uses_are_told() {
     }
     commit(tree.root(), "first");
     for (revision, words) in [
-        ("--changed=nope", "`nope` names no commit"),
-        ("--changed=--all", "names no commit"),
-        ("--changed=HEAD:xnnpack", "names no commit"),
+        ("--changed=nope", "`nope` is not a commit"),
+        ("--changed=--all", "is not a commit"),
+        ("--changed=HEAD:xnnpack", "is not a commit"),
     ] {
         let ran = run(tree.root(), &[revision]).expect_code(2);
         assert!(ran.stderr.contains(words), "{revision}: {}", ran.stderr);

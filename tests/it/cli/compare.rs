@@ -54,10 +54,9 @@ fn what_differs_is_reported_on_the_variant_in_the_config() {
     assert!(read("junit").contains("CMP001"));
     let sarif: serde_json::Value = serde_json::from_str(&read("sarif")).expect("it is JSON");
     assert_eq!(sarif["runs"][0]["results"][0]["ruleId"], "CMP001");
-    // No page explains these rules: their explanation is in the report.
     assert_eq!(
         sarif["runs"][0]["tool"]["driver"]["rules"][0]["helpUri"],
-        serde_json::Value::Null
+        "https://pkgtool.dev/docs/compare/"
     );
     // The directory that paths begin at can be set, as for `validate`.
     arguments.extend(["--root", "packages-examples"]);

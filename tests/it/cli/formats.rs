@@ -190,7 +190,7 @@ fn suggested(text: &str, fix: Fix) -> Value {
         deny_warnings: false,
         grouped: true,
         rules: &rule_metas(),
-        rules_page: Some("https://example.com/rules"),
+        links: false,
         paths: &BTreeMap::new(),
     };
     let mut out = Vec::new();
@@ -221,7 +221,7 @@ fn fixes_are_suggestions() {
         }])
     );
     let code = rule_metas()[0].code;
-    let url = format!("https://example.com/rules#{}", code.to_lowercase());
+    let url = format!("https://pkgtool.dev/docs/rules/{code}/");
     assert_eq!(one["code"], json!({ "value": code, "url": url }));
     // A file that gets another name cannot be suggested, nor edits that exclude each other.
     let renaming = Fix::safe("more", both).renaming("a".into(), "b".into());

@@ -116,12 +116,12 @@ fn what_is_no_revision_is_told() {
     );
     git(tree.root(), &["init", "--quiet"]);
     let ran = diff(&tree, &["--git", "HEAD"]).expect_code(2);
-    assert!(ran.stderr.contains("names no commit"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("is not a commit"), "{}", ran.stderr);
     commit(tree.root(), "first");
     for (arguments, words) in [
-        (&["--git", "nope"][..], "`nope` names no commit"),
-        (&["--git=--all"], "names no commit"),
-        (&["nope:xnnpack", "."], "`nope` names no commit"),
+        (&["--git", "nope"][..], "`nope` is not a commit"),
+        (&["--git=--all"], "is not a commit"),
+        (&["nope:xnnpack", "."], "`nope` is not a commit"),
         (&["HEAD:nope", "."], "neither a file nor a directory `nope`"),
         (
             &["HEAD:xnnpack/../..", "."],

@@ -159,7 +159,7 @@ fn run_variant(program: &Value, variant: &str) -> (String, f64) {
                 let apart = run_case(&mut *session, &signature, &mut arrays, what, &mut report);
                 worst = worst.max(apart);
             }
-            session.forget().expect("states can be forgotten");
+            session.reset_state().expect("states can be forgotten");
         }
     }
     (report, worst)

@@ -239,7 +239,7 @@ fn run_program(engine: &str, program: &Value, report: &mut String) -> usize {
                 assert_eq!(inputs.len(), signature.inputs.len(), "{file} {name}");
                 let place = format!("{file} {name} case {index} round {round}");
                 if !sequence {
-                    session.forget().expect("it can begin anew");
+                    session.reset_state().expect("it can begin anew");
                 }
                 match session.run(&inputs) {
                     Ok(answer) => {

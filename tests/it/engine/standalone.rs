@@ -53,7 +53,7 @@ fn run(name: &str, method: &str, cases: &[Value], report: &mut String) -> usize 
                 }
             }
         }
-        session.forget().expect("states can be forgotten");
+        session.reset_state().expect("states can be forgotten");
     }
     cases.len()
 }

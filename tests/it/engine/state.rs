@@ -53,7 +53,7 @@ fn engines() -> Vec<&'static str> {
 
 /// What a fresh session gives is given again whenever the state was forgotten, and not before.
 fn goes_on_until_forgotten(session: &mut dyn Session) {
-    let forget = |session: &mut dyn Session| session.forget().expect("it can begin anew");
+    let forget = |session: &mut dyn Session| session.reset_state().expect("it can begin anew");
     // Nothing is there to forget yet.
     forget(session);
     for round in 0..3 {
@@ -91,7 +91,7 @@ fn a_worker_goes_on_until_it_is_to_forget() {
         let mut worker = launcher().load(name, &request()).expect("it loads");
         goes_on_until_forgotten(&mut worker);
         // Repeated runs go on from each other.
-        worker.forget().expect("it can begin anew");
+        worker.reset_state().expect("it can begin anew");
         let times = worker.repeat(4, Duration::from_mins(1)).expect("it runs");
         assert_eq!(times.len(), 4);
         let count = counted(&mut worker, 1.0);

@@ -144,7 +144,7 @@ fn no_file_gets_worse() {
     let before = contents(tree.root());
     let ran = fix(&tree, &["--rule", "method-not-in-model"]).expect_code(2);
     assert!(
-        ran.stdout.contains("would make more errors than it fixes"),
+        ran.stdout.contains("would cause more errors than it fixes"),
         "{}",
         ran.stdout
     );

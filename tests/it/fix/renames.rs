@@ -187,7 +187,7 @@ fn a_config_that_was_not_named_is_not_broken() {
         let told = refused(&tree, arguments);
         assert!(
             told.contains(
-                "other/xnnpack/config.json names it, too, and is not among what was named; \
+                "other/xnnpack/config.json references it too, but was not given; \
                  `pkgtool fix --unsafe .` changes both"
             ),
             "{told}"
@@ -202,7 +202,7 @@ fn a_config_that_was_not_named_is_not_broken() {
         .within(tree.path("xnnpack"))
         .run()
         .expect_code(2);
-    assert!(inside.stdout.contains("names it, too"), "{}", inside.stdout);
+    assert!(inside.stdout.contains("references it too"), "{}", inside.stdout);
     fix(&tree, &["--unsafe", "."]).expect_code(0);
     is_done(&tree);
 }
@@ -239,7 +239,7 @@ fn a_config_around_a_checkout_is_not_broken() {
         )
         .file(".git/HEAD", "");
     let ran = fix(&tree, &["--unsafe", "models"]).expect_code(2);
-    let told = "app/xnnpack/config.json names it, too, and is not among what was named";
+    let told = "app/xnnpack/config.json references it too, but was not given";
     assert!(ran.stdout.contains(told), "{}", ran.stdout);
     assert!(tree.path("models/tiny/xnnpack/model.pte").exists());
     fix(&tree, &["--unsafe", "."]);

@@ -49,6 +49,10 @@ fn findings_come_and_go_as_one_types() {
     assert_eq!(findings[0]["source"], "pkgtool");
     assert_eq!(findings[0]["severity"], 1);
     assert_eq!(
+        findings[0]["codeDescription"]["href"],
+        "https://pkgtool.dev/docs/rules/PKG004/"
+    );
+    assert_eq!(
         findings[0]["range"]["start"],
         json!({ "line": at, "character": 4 })
     );

@@ -50,7 +50,10 @@ pub(crate) fn able() -> Value {
             "completion": { "completionItem": { "snippetSupport": true } },
             "codeAction": { "codeActionLiteralSupport": { "codeActionKind": { "valueSet": [] } } },
             "documentSymbol": { "hierarchicalDocumentSymbolSupport": true },
-            "publishDiagnostics": { "tagSupport": { "valueSet": [1, 2] } },
+            "publishDiagnostics": {
+                "tagSupport": { "valueSet": [1, 2] },
+                "codeDescriptionSupport": true,
+            },
         },
     })
 }

@@ -41,7 +41,7 @@ fn rendered(report: &Report) -> Vec<(&'static str, String)> {
         deny_warnings: false,
         grouped: true,
         rules: &rules,
-        rules_page: Some("https://example.org/rules"),
+        links: false,
         paths: &paths,
     };
     let text = |bytes| String::from_utf8(bytes).expect("UTF-8");

@@ -55,7 +55,7 @@ fn rendered(report: &Report, format: Format) -> String {
         deny_warnings: false,
         grouped: true,
         rules: &rules,
-        rules_page: None,
+        links: false,
         paths: &std::collections::BTreeMap::new(),
     };
     let mut out = Vec::new();

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde_json::{Value as Json, json};
 
 use crate::engine::library::{Installation, NativeBackend};
-use crate::engine::{EngineError, gaps_everywhere};
+use crate::engine::{EngineError, gaps_without_library};
 use crate::model::{Delegate, Method};
 use crate::package::Backend;
 use crate::runtime::worker::Launcher;
@@ -72,7 +72,7 @@ impl Found {
             let on = if available.contains(&backend.delegate_id()) {
                 "executorch".to_owned()
             } else {
-                match gaps_everywhere("executorch", &delegated(backend)) {
+                match gaps_without_library("executorch", &delegated(backend)) {
                     None => "tract (cpu), a fallback".to_owned(),
                     Some(gaps) => format!("no engine: {}", gaps.reason),
                 }

@@ -116,7 +116,7 @@ impl Starter {
             && let Some(mut started) = self.kept.take()
         {
             let run = |worker: &mut Worker| {
-                worker.forget()?;
+                worker.reset_state()?;
                 worker.run(inputs)
             };
             // If the session cannot run again, a new one is started, which reports the reason.
@@ -183,7 +183,7 @@ impl Pair<'_> {
                 let [one, other] = &mut started;
                 let run = |side: &mut Started, place: usize| {
                     if !args.keep_state {
-                        side.worker.forget()?;
+                        side.worker.reset_state()?;
                     }
                     side.worker.run(&inputs[place])
                 };

@@ -461,7 +461,7 @@ impl Session for ProgramSession {
         answer(inputs, expected, |inputs| self.run_any(inputs))
     }
 
-    fn forget(&mut self) -> Result<(), EngineError> {
+    fn reset_state(&mut self) -> Result<(), EngineError> {
         self.states.clear();
         Ok(())
     }
